@@ -1,0 +1,279 @@
+"""The façade: a process, its schedule, and a network that knows its score."""
+
+import os
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from . import storage
+from ._types import Given, Key, Point, Score, Time
+from .likelihood import elbo, flow_log_likelihood
+from .networks import Observations
+from .parameterisations import Parameterisation
+from .processes import Noising, Tractable
+from .samplers import Sampler, default_sampler, simulate
+from .schedules import Schedule, ScheduleGrid
+from .spaces import Units
+
+__all__ = ["Model", "load"]
+
+
+class Model(eqx.Module):
+    """A fitted denoising Markov model. Points and densities are in the user's units."""
+
+    process: Noising
+    schedule: Schedule
+    times: Schedule
+    parameterisation: Parameterisation
+    network: Any
+    units: Units
+    observations: Observations | None
+    given_like: Any = eqx.field(static=True)
+    drop_given: float = eqx.field(static=True, default=0.0)
+
+    def score(self, x: Point, tau: Time, given: Given = None, present: Array | float = 1.0) -> Score:
+        """The score at a state x, in the process's units; frozen below the schedule's τ_min."""
+        tau = jnp.maximum(tau, self.schedule.tau_min)
+        encoded = None if self.observations is None else self.observations.encode(given)
+        inputs = self.parameterisation.inputs(self.process, x, tau)
+        output = self.network(inputs, tau, encoded, present)
+        return self.parameterisation.score(self.process, output, x, tau)
+
+    def sample(
+        self,
+        key: Key,
+        n: int,
+        *,
+        given: Given = None,
+        steps: int = 100,
+        sampler: Sampler | None = None,
+        grid: Any = None,
+        guidance: float = 1.0,
+        path: bool = False,
+        batch_size: int = 10_000,
+    ) -> Point:
+        """n draws, stacked along a leading axis.
+
+        `given` is one observation, or several stacked ones: then the draws have two leading axes,
+        (observation, draw). `guidance` w scores by u + w(c − u), c with and u without the
+        observation. With `path`, a further axis after the draws' holds the states at the grid's
+        times, from the reference to the data.
+        """
+        key = check_key(key)
+        if n < 1 or steps < 1:
+            raise ValueError(f"n, steps: both must be at least 1, got {n} and {steps}")
+        given, several = self._check_given(given)
+        if guidance != 1.0 and (given is None or not self.drop_given):
+            raise ValueError(
+                "guidance: needs `given`, and a model fitted with drop_given > 0 to know the score "
+                "without it"
+            )
+        settings = _SampleSettings(
+            sampler or default_sampler(self.process), grid or ScheduleGrid(), steps, guidance, path
+        )
+        count = len(jax.tree.leaves(given)[0]) if several else 1
+        keys = jax.random.split(key, count * n)
+        which = jnp.repeat(jnp.arange(count), n)
+        parts = []
+        for start in range(0, count * n, batch_size):
+            chunk = slice(start, start + batch_size)
+            own = jax.tree.map(lambda leaf, c=chunk: leaf[which[c]], given) if several else given
+            parts.append(_sample(self, settings, keys[chunk], own, several))
+        points = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+        if several:
+            points = jax.tree.map(lambda leaf: leaf.reshape(count, n, *leaf.shape[1:]), points)
+        return points
+
+    def elbo(
+        self, key: Key, x: Point, *, given: Given = None, draws: int = 64, batch_size: int = 1024
+    ) -> Float[Array, " n"]:
+        """An unbiased estimate of the evidence bound at each of the stacked points, in nats."""
+        if not isinstance(self.process, Tractable):
+            raise TypeError(
+                f"elbo: {type(self.process).__name__} has no exact noising; use log_likelihood"
+            )
+        x, given = self._check_pairs(x, given)
+        keys = jax.random.split(check_key(key), len(jax.tree.leaves(x)[0]))
+        return _batched(lambda *args: _elbo(self, draws, *args), (keys, x, given), batch_size)
+
+    def log_likelihood(
+        self,
+        x: Point,
+        *,
+        given: Given = None,
+        steps: int = 100,
+        key: Key | None = None,
+        probe: bool = False,
+        draws: int = 16,
+        batch_size: int = 1024,
+    ) -> Float[Array, " n"]:
+        """log p at each of the stacked points by the probability flow, in nats.
+
+        Deterministic, unless `probe` asks for Hutchinson's divergence (many coordinates), or the
+        process adds to the data (a velocity), which is then averaged over `draws`: both need a key.
+        """
+        x, given = self._check_pairs(x, given)
+        n = len(jax.tree.leaves(x)[0])
+        one = jax.tree.map(lambda leaf: leaf[0], x)
+        lifted = jax.eval_shape(self.process.lift, jax.random.key(0), one)[0]
+        lifts = jax.tree.map(jnp.shape, lifted) != jax.tree.map(jnp.shape, one)
+        if key is None and (probe or lifts):
+            raise ValueError("key: pass a random key, as in log_likelihood(x, key=...)")
+        keys = jax.random.split(check_key(jax.random.key(0) if key is None else key), n)
+        settings = (steps, probe, draws if lifts else 1)
+        return _batched(lambda *a: _log_likelihood(self, settings, *a), (keys, x, given), batch_size)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Settings and weights in one file, without pickle; `dmm.load` reads it."""
+        storage.save_tree(path, self, kind="model")
+
+    def _check_given(self, given: Given) -> tuple[Given, bool]:
+        """The observation as arrays, and whether there are several, stacked."""
+        if self.given_like is None:
+            if given is not None:
+                raise ValueError("given: this model was fitted without observations; leave it out")
+            return None, False
+        if given is None:
+            raise ValueError("given: this model was fitted with observations; pass given=...")
+        arrays, wanted = _as_like(given, self.given_like)
+        leaves = zip(jax.tree.leaves(arrays), jax.tree.leaves(wanted), strict=True)
+        extra = {leaf.ndim - len(like.shape) for leaf, like in leaves}
+        leaves = zip(jax.tree.leaves(arrays), jax.tree.leaves(wanted), strict=True)
+        if extra not in ({0}, {1}) or any(
+            leaf.shape[leaf.ndim - len(like.shape) :] != like.shape for leaf, like in leaves
+        ):
+            raise ValueError(
+                f"given: expected one observation of shape {_shapes(wanted)} (or several, "
+                f"stacked), got {_shapes(arrays)}"
+            )
+        if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(arrays)):
+            raise ValueError("given: holds NaN or infinity; repair it")
+        return arrays, extra == {1}
+
+    def _check_pairs(self, x: Point, given: Given) -> tuple[Point, Given]:
+        x = self.process.data.check(x, "x")
+        given, several = self._check_given(given)
+        n = len(jax.tree.leaves(x)[0])
+        if given is not None and not several:
+            given = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n, *leaf.shape)), given)
+        lengths = {len(leaf) for leaf in jax.tree.leaves(given)}
+        if lengths - {n}:
+            raise ValueError(f"given: has length {lengths.pop()} but x has {n}; they must agree")
+        return x, given
+
+
+def load(path: str | os.PathLike, *, classes=()) -> Model:
+    """A model saved by `Model.save`. Pass your own classes (processes, networks) in `classes`."""
+    return storage.load_tree(path, kind="model", classes=classes)
+
+
+class _SampleSettings(eqx.Module):
+    sampler: Sampler
+    grid: Any
+    steps: int = eqx.field(static=True)
+    guidance: float = eqx.field(static=True)
+    path: bool = eqx.field(static=True)
+
+
+@eqx.filter_jit
+def _sample(model: Model, settings: _SampleSettings, keys: Key, given: Given, several: bool):
+    process = model.process
+
+    def score(x, tau, given):
+        conditional = model.score(x, tau, given)
+        if settings.guidance == 1.0:
+            return conditional
+        free = model.score(x, tau, given, 0.0)
+        return jax.tree.map(lambda u, c: u + settings.guidance * (c - u), free, conditional)
+
+    def draw(key, given):
+        start_key, key = jax.random.split(key)
+        taus = settings.grid(model.schedule, settings.steps)
+        end = simulate(
+            key,
+            settings.sampler,
+            lambda tau: process.reverse(lambda x: score(x, tau, given)),
+            process.reference.sample(start_key),
+            taus,
+            path=settings.path,
+        )
+        finish = lambda x: model.units.inverse(process.drop(x))
+        return jax.vmap(finish)(end) if settings.path else finish(end)
+
+    return jax.vmap(draw, in_axes=(0, 0 if several else None))(keys, given)
+
+
+@eqx.filter_jit
+def _elbo(model: Model, draws: int, keys, x, given):
+    def one(key, x, given):
+        bound = elbo(
+            model.process,
+            lambda y, tau: model.score(y, tau, given),
+            model.times,
+            key,
+            model.units.forward(x),
+            draws=draws,
+        )
+        return bound + model.units.log_volume()
+
+    return jax.vmap(one)(keys, x, given)
+
+
+@eqx.filter_jit
+def _log_likelihood(model: Model, settings: tuple, keys, x, given):
+    steps, probe, draws = settings
+
+    def one(key, x, given):
+        def state(key):
+            lift_key, probe_key = jax.random.split(key)
+            y, added = model.process.lift(lift_key, model.units.forward(x))
+            log_prob = flow_log_likelihood(
+                model.process,
+                lambda y, tau: model.score(y, tau, given),
+                model.schedule,
+                y,
+                steps=steps,
+                key=probe_key if probe else None,
+            )
+            return log_prob - added
+
+        logs = jax.vmap(state)(jax.random.split(key, draws))
+        return jax.nn.logsumexp(logs) - jnp.log(draws) + model.units.log_volume()
+
+    return jax.vmap(one)(keys, x, given)
+
+
+def _batched(f, args, batch_size: int):
+    n = len(jax.tree.leaves(args)[0])
+    parts = [
+        f(*jax.tree.map(lambda leaf, s=start: leaf[s : s + batch_size], args))
+        for start in range(0, n, batch_size)
+    ]
+    return jnp.concatenate(parts)
+
+
+def check_key(key: Key) -> Key:
+    """A random key, new style or old; a clear error for anything else."""
+    if isinstance(key, jax.Array):
+        if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim == 0:
+            return key
+        if key.dtype == jnp.uint32 and key.shape == (2,):
+            return jax.random.wrap_key_data(key)
+    raise ValueError(f"key: expected a JAX random key, as jax.random.key(0); got {type(key).__name__}")
+
+
+def _as_like(given: Given, wanted: Given) -> tuple[Given, Given]:
+    arrays = jax.tree.map(jnp.asarray, given)
+    if jax.tree.structure(arrays) != jax.tree.structure(wanted):
+        raise ValueError(
+            f"given: expected the structure {jax.tree.structure(wanted)}, as in fitting, got "
+            f"{jax.tree.structure(arrays)}"
+        )
+    return arrays, wanted
+
+
+def _shapes(tree) -> str:
+    return ", ".join(str(tuple(leaf.shape)) for leaf in jax.tree.leaves(tree))

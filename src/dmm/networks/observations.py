@@ -1,0 +1,66 @@
+"""Observations in numbers of order one, as networks like them."""
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from .._types import Given
+
+
+class Encoding(eqx.Module):
+    """A fixed map of one leaf of an observation."""
+
+    @abc.abstractmethod
+    def encode(self, leaf: Array) -> Array:
+        """The leaf in real numbers of order one."""
+
+
+class Standardised(Encoding):
+    """(leaf − shift)/scale."""
+
+    shift: Array
+    scale: Array
+
+    def encode(self, leaf):
+        return (leaf - self.shift) / self.scale
+
+
+class OneHot(Encoding):
+    """Whole numbers from 0 to classes − 1, as unit vectors."""
+
+    classes: int = eqx.field(static=True)
+
+    def encode(self, leaf):
+        return jax.nn.one_hot(leaf, self.classes)
+
+
+class Observations(eqx.Module):
+    """How `given` enters networks: an encoding a leaf, learned from stacked observations."""
+
+    encodings: PyTree
+
+    def encode(self, given: Given) -> Given:
+        """One observation, encoded."""
+        if given is None:
+            return None
+        is_encoding = lambda node: isinstance(node, Encoding)
+        encodings = jax.tree.leaves(self.encodings, is_leaf=is_encoding)
+        leaves, structure = jax.tree.flatten(given)
+        encoded = [e.encode(leaf) for e, leaf in zip(encodings, leaves, strict=True)]
+        return jax.tree.unflatten(structure, encoded)
+
+
+def observe(given: Given) -> Observations:
+    """Encodings for stacked observations: integers one-hot, real numbers standardised."""
+    return Observations(jax.tree.map(_encoding, given))
+
+
+def _encoding(stacked: Array) -> Encoding:
+    if jnp.issubdtype(stacked.dtype, jnp.integer):
+        return OneHot(int(jnp.max(stacked)) + 1)
+    values = stacked.astype(jnp.result_type(float))
+    shift, scale = jnp.mean(values, 0), jnp.std(values, 0)
+    return Standardised(shift, jnp.where(scale > 0, scale, 1.0))

@@ -1,0 +1,138 @@
+"""Jump processes: rates B(x → y), Lf(x) = Σ_y B(x → y) (f(y) − f(x))."""
+
+import abc
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .._types import Scalar, ScoreFn
+from .base import Process, Reverse
+
+
+class Jump(Process):
+    """A jump changes one coordinate d of x to `moves(x)[d, k]`.
+
+    Moves, rates and scores have shape x.shape + (K,). Score: log β(y)/β(x); targets are the
+    ratios themselves, since a ratio may be 0. Φ(ρ, s) = Σ_y B(y → x) [eˢ − ρ + ρ(log ρ − s)],
+    equal to the paper's in expectation under q and needing the network at x alone.
+    """
+
+    @abc.abstractmethod
+    def moves(self, x: Array) -> Array:
+        """Where each coordinate may jump to."""
+
+    @abc.abstractmethod
+    def rates(self, x: Array) -> Array:
+        """B(x → y); 0 where y = x."""
+
+    @abc.abstractmethod
+    def inflow(self, x: Array) -> Array:
+        """B(y → x); 0 where y = x."""
+
+    def neighbours(self, x: Array) -> Array:
+        """All points one jump away, stacked: D·K of them, so for small spaces only."""
+        moves = self.moves(x)
+        d, k = x.size, moves.shape[-1]
+        points = jnp.broadcast_to(x.ravel(), (d, k, d))
+        at = jnp.arange(d)
+        return points.at[at, :, at].set(moves.reshape(d, k)).reshape(d * k, *x.shape)
+
+    def _at_neighbours(self, f, x: Array) -> Array:
+        return jax.lax.map(f, self.neighbours(x)).reshape(self.moves(x).shape)
+
+    def back(self, value_fn, x: Array, index: Array, y: Array) -> Array:
+        """The entry of `value_fn(y)` for the jump from y, neighbour number `index` of x, to x."""
+        moves = self.moves(y)
+        d, k = x.size, moves.shape[-1]
+        at = index // k
+        hit = moves.reshape(d, k)[at] == x.ravel()[at]
+        values = value_fn(y).reshape(d, k)[at]
+        return jnp.sum(jnp.where(hit, values, 0.0)) / jnp.maximum(jnp.sum(hit), 1)
+
+    def back_from_neighbours(self, value_fn, x: Array) -> Array:
+        """`back` over all neighbours, in the shape of the moves."""
+        neighbours = self.neighbours(x)
+        index = jnp.arange(len(neighbours))
+        values = jax.vmap(lambda i, y: self.back(value_fn, x, i, y))(index, neighbours)
+        return values.reshape(self.moves(x).shape)
+
+    def generator(self, f, x):
+        return jnp.sum(self.rates(x) * (self._at_neighbours(f, x) - f(x)))
+
+    def adjoint(self, f, x):
+        return jnp.sum(self.inflow(x) * self._at_neighbours(f, x) - self.rates(x) * f(x))
+
+    def score(self, log_beta, x):
+        return self._at_neighbours(log_beta, x) - log_beta(x)
+
+    def mean(self, score):
+        return jnp.exp(score)
+
+    def phi(self, x, target, score):
+        positive = jnp.where(target > 0, target, 1.0)
+        entropy = jnp.where(target > 0, positive * (jnp.log(positive) - score), 0.0)
+        return jnp.sum(self.inflow(x) * (jnp.exp(score) - target + entropy))
+
+    def implicit(self, score_fn: ScoreFn, x: Array, *, key: Array | None = None) -> Scalar:
+        """Σ_y B(y → x) e^{s(x, y)} − B(x → y) (1 + s(y, x)): the score at x and at y.
+
+        All neighbours without a key; one, drawn in proportion to its rate, with a key.
+        """
+        rates = self.rates(x)
+        here = jnp.sum(self.inflow(x) * jnp.exp(score_fn(x)) - rates)
+        if key is None:
+            back = self.back_from_neighbours(score_fn, x)
+            return here - jnp.sum(jnp.where(rates > 0, rates * back, 0.0))
+        index = jax.random.categorical(key, jnp.log(rates.ravel()))
+        at, k = index // rates.shape[-1], index % rates.shape[-1]
+        jumped = self.moves(x).reshape(x.size, -1)[at, k]
+        y = x.ravel().at[at].set(jumped).reshape(x.shape)
+        return here - jnp.sum(rates) * self.back(score_fn, x, index, y)
+
+    def source(self, x):
+        return jnp.sum(self.inflow(x) - self.rates(x))
+
+    def reverse(self, score_fn):
+        return ReverseJump(self, score_fn)
+
+    def step(self, key, x, dtau):
+        """Each coordinate jumps at most once, at its rates at x."""
+        rates = self.rates(x)
+        hop_key, move_key = jax.random.split(key)
+        total = jnp.sum(rates, -1)
+        hops = jax.random.uniform(hop_key, x.shape, rates.dtype) < -jnp.expm1(-total * dtau)
+        which = jax.random.categorical(move_key, jnp.log(rates), axis=-1)
+        moved = jnp.take_along_axis(self.moves(x), which[..., None], -1)[..., 0]
+        return jnp.where(hops, moved, x)
+
+    def log_step(self, x, y, dtau):
+        rates = self.rates(x)
+        total = jnp.sum(rates, -1)
+        taken = jnp.sum(jnp.where(self.moves(x) == y[..., None], rates, 0.0), -1)
+        stays = x == y
+        # The branch not taken must be finite too, or its derivative is NaN.
+        exit_rate, share = jnp.where(stays, 1.0, total), jnp.where(stays, 1.0, taken / total)
+        hop = jnp.log(-jnp.expm1(-exit_rate * dtau)) + jnp.log(share)
+        return jnp.sum(jnp.where(stays, -total * dtau, hop))
+
+
+class ReverseJump(Jump, Reverse):
+    """The time reversal: rates B(y → x) e^{s(x, y)}."""
+
+    base: Jump
+    score_fn: ScoreFn
+
+    @property
+    def space(self):
+        return self.base.space
+
+    def moves(self, x):
+        return self.base.moves(x)
+
+    def rates(self, x):
+        return self.base.inflow(x) * jnp.exp(self.score_fn(x))
+
+    def inflow(self, x):
+        """A(y → x) = B(x → y) e^{s(y, x)}: needs the score at every neighbour."""
+        return self.base.rates(x) * jnp.exp(self.base.back_from_neighbours(self.score_fn, x))

@@ -1,0 +1,21 @@
+"""Time changes, the draw of training times, and grids to sample on."""
+
+from .base import Schedule, default_schedule
+from .cosine import Cosine
+from .geometric import Geometric
+from .grids import PowerGrid, ScheduleGrid
+from .linear import ConstantRate, Linear
+from .weightings import likelihood_weighting, variance_weighting
+
+__all__ = [
+    "ConstantRate",
+    "Cosine",
+    "Geometric",
+    "Linear",
+    "PowerGrid",
+    "Schedule",
+    "ScheduleGrid",
+    "default_schedule",
+    "likelihood_weighting",
+    "variance_weighting",
+]

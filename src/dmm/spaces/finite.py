@@ -1,0 +1,41 @@
+"""Finitely many states a coordinate: categories, levels, characters."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .base import Space, stacked
+from .euclidean import _shape
+
+
+class Finite(Space):
+    """{0, …, states − 1} at every coordinate of an array. Densities are w.r.t. counting measure.
+
+    `ordered` says whether neighbouring numbers are close (grey levels) or mere labels.
+    """
+
+    shape: tuple[int, ...] = eqx.field(static=True, converter=_shape)
+    states: int = eqx.field(static=True)
+    ordered: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        if self.states < 2:
+            raise ValueError(f"states: at least 2 are needed, got {self.states}")
+
+    def contains(self, x):
+        return jnp.all((x >= 0) & (x < self.states))
+
+    def check(self, data, name="data"):
+        array = stacked(data, self.shape, name, f"reshape it or change {self}")
+        if np.any(array != np.floor(array)) or array.min() < 0 or array.max() >= self.states:
+            raise ValueError(
+                f"{name}: states must be whole numbers from 0 to {self.states - 1}, got values "
+                f"from {array.min()} to {array.max()}; recode them or change `states`"
+            )
+        return jnp.asarray(array, jnp.int32)
+
+    def features(self, x):
+        return jax.nn.one_hot(x, self.states) * math.sqrt(self.states)

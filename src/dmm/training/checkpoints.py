@@ -1,0 +1,73 @@
+"""Training state on disk, through Orbax: written aside and moved into place, never in parts."""
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+
+
+class Checkpoints:
+    """The checkpoints of one fit in `folder`: the two latest states, saved in the background.
+
+    A state holds the best weights beside the last, so both survive. `settings` identifies the
+    fit: a folder that holds another one is refused rather than continued.
+    """
+
+    def __init__(self, folder: str | os.PathLike, settings: dict[str, Any]):
+        self.folder = Path(folder).absolute()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._claim(settings)
+        except OSError as error:
+            raise ValueError(
+                f"run: cannot write to {self.folder} ({error.strerror}); choose another folder"
+            ) from error
+        import orbax.checkpoint as ocp
+
+        logging.getLogger("absl").setLevel(logging.ERROR)
+        self._ocp = ocp
+        self._manager = ocp.CheckpointManager(
+            self.folder / "checkpoints",
+            options=ocp.CheckpointManagerOptions(max_to_keep=2, create=True),
+        )
+
+    def _claim(self, settings: dict[str, Any]) -> None:
+        path = self.folder / "fit.json"
+        if not path.exists():
+            scratch = path.with_suffix(".tmp")
+            scratch.write_text(json.dumps(settings, indent=1))
+            os.replace(scratch, path)
+            return
+        try:
+            found = json.loads(path.read_text())
+        except ValueError as error:
+            raise ValueError(f"run: {path} is damaged; choose another folder") from error
+        changed = [
+            f"{name} was {found.get(name)!r}, now {settings.get(name)!r}"
+            for name in {**found, **settings}
+            if found.get(name) != settings.get(name)
+        ]
+        if changed:
+            raise ValueError(
+                f"run: {self.folder} holds a fit with other settings ({'; '.join(changed)}); "
+                "choose another folder to start afresh"
+            )
+
+    def latest(self, like: Any) -> Any | None:
+        """The last state saved, in the structure of `like`, or None."""
+        step = self._manager.latest_step()
+        if step is None:
+            return None
+        return self._manager.restore(step, args=self._ocp.args.StandardRestore(like))
+
+    def save(self, step: int, state: Any) -> None:
+        """Save a state; returns once it is copied off the device."""
+        if step not in self._manager.all_steps():
+            self._manager.save(step, args=self._ocp.args.StandardSave(state))
+
+    def close(self) -> None:
+        """Wait for what is being written."""
+        self._manager.wait_until_finished()
+        self._manager.close()

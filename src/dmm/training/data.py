@@ -1,0 +1,173 @@
+"""Where training examples come from: arrays, a simulator, or a stream of host batches."""
+
+import abc
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import Given, Key, Point
+from ..spaces import Space
+
+
+class Example(NamedTuple):
+    """A data point and what was observed with it; stacked, a batch of such."""
+
+    x: Point
+    given: Given = None
+
+
+class Source(abc.ABC):
+    """Examples for training.
+
+    `block` is host data for some steps on, passed into the compiled loop, where `batch` makes the
+    batch of one step of it. Neither depends on anything but its arguments, so a run that resumes
+    at any step sees what it would have seen.
+    """
+
+    @abc.abstractmethod
+    def preview(self, key: Key) -> Example:
+        """Some stacked examples, to check and to take units from."""
+
+    @abc.abstractmethod
+    def block(self, step: int, length: int) -> Any:
+        """What `batch` needs for `length` steps from `step` on."""
+
+    @abc.abstractmethod
+    def batch(self, block: Any, index: jax.Array, key: Key, n: int) -> Example:
+        """The batch of n examples of step number `index` of a block; traced."""
+
+
+class Arrays(Source):
+    """Examples in memory, drawn with replacement."""
+
+    def __init__(self, examples: Example):
+        self.examples = examples
+
+    def __len__(self) -> int:
+        return len(jax.tree.leaves(self.examples)[0])
+
+    def preview(self, key):
+        return self.examples
+
+    def block(self, step, length):
+        return self.examples
+
+    def batch(self, block, index, key, n):
+        rows = jax.random.randint(key, (n,), 0, len(self))
+        return jax.tree.map(lambda leaf: leaf[rows], block)
+
+    def split(self, key: Key, share: float) -> tuple["Arrays", "Arrays"]:
+        """Two disjoint random parts, the second with that share of the examples."""
+        order = jax.random.permutation(key, len(self))
+        held = max(1, round(share * len(self)))
+        parts = order[held:], order[:held]
+        first, second = (jax.tree.map(lambda a, r=rows: a[r], self.examples) for rows in parts)
+        return Arrays(first), Arrays(second)
+
+
+class Simulator(Source):
+    """Fresh examples at every step: `draw(key)` is traceable and gives one point, or an `Example`.
+
+        dmm.fit(dmm.Simulator(lambda key: dmm.Example(theta(key), given=observe(key))), ...)
+    """
+
+    def __init__(self, draw: Callable[[Key], Any], *, previews: int = 4096):
+        if not callable(draw):
+            raise ValueError("draw: expected a function of a random key")
+        self.draw, self.previews = draw, previews
+
+    def _example(self, key: Key) -> Example:
+        drawn = self.draw(key)
+        return drawn if isinstance(drawn, Example) else Example(drawn)
+
+    def preview(self, key):
+        return jax.jit(jax.vmap(self._example))(jax.random.split(key, self.previews))
+
+    def block(self, step, length):
+        return None
+
+    def batch(self, block, index, key, n):
+        return jax.vmap(self._example)(jax.random.split(key, n))
+
+
+class Stream(Source):
+    """Host batches for data that does not fit: `batches(step)` iterates from that step on.
+
+    Each item is the batch of one step, stacked points or an `Example` of them, all of one shape.
+    To resume is to call `batches` with a later step, so make it give the same batches then.
+    """
+
+    def __init__(self, batches: Callable[[int], Iterator[Any]]):
+        if not callable(batches):
+            raise ValueError("batches: expected a function of a step that returns an iterator")
+        self.batches = batches
+        self._next: tuple[int, Iterator[Any]] | None = None
+        self._prepare: Callable[[Example], Example] = lambda example: example
+
+    def prepared(self, prepare: Callable[[Example], Example]) -> "Stream":
+        """The stream with a check or conversion of every batch, on the host."""
+        stream = Stream(self.batches)
+        stream._prepare = prepare
+        return stream
+
+    def preview(self, key):
+        return self._read(next(self._from(0), None), 0)
+
+    def block(self, step, length):
+        if self._next is None or self._next[0] != step:
+            self._next = (step, self._from(step))
+        taken = list(itertools.islice(self._next[1], length))
+        if len(taken) < length:
+            raise ValueError(
+                f"data: the stream ended at step {step + len(taken)}; make `batches` go on, for "
+                "instance by starting over with the data reshuffled"
+            )
+        self._next = (step + length, self._next[1])
+        examples = [self._read(batch, step + i) for i, batch in enumerate(taken)]
+        return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *examples)
+
+    def batch(self, block, index, key, n):
+        return jax.tree.map(lambda leaf: leaf[index], block)
+
+    def _from(self, step: int) -> Iterator[Any]:
+        return iter(self.batches(step))
+
+    def _read(self, batch: Any, step: int) -> Example:
+        if batch is None:
+            raise ValueError(f"data: the stream has no batch at step {step}")
+        example = batch if isinstance(batch, Example) else Example(batch)
+        return self._prepare(example)
+
+
+def check_examples(space: Space, examples: Example) -> Example:
+    """Stacked examples as arrays of the space, with observations of the same length."""
+    x = space.check(examples.x, "data")
+    if examples.given is None:
+        return Example(x)
+    n = len(jax.tree.leaves(x)[0])
+    given = jax.tree.map(lambda leaf: _check_given(leaf, n), examples.given)
+    if not jax.tree.leaves(given):
+        raise ValueError("given: holds no arrays; leave it out or pass observations")
+    return Example(x, given)
+
+
+def _check_given(leaf: Any, n: int) -> jax.Array:
+    array = np.asarray(leaf)
+    if array.dtype == object or not (
+        np.issubdtype(array.dtype, np.number) or array.dtype == np.bool_
+    ):
+        raise ValueError(f"given: expected numbers, got an array of {array.dtype}; convert it")
+    if array.ndim == 0 or len(array) != n:
+        found = f"shape {array.shape}" if array.ndim == 0 else f"length {len(array)}"
+        raise ValueError(f"given: has {found} but data has length {n}; pass one a point")
+    if not np.all(np.isfinite(array)):
+        raise ValueError("given: holds NaN or infinity; drop those pairs or repair them")
+    if np.issubdtype(array.dtype, np.integer):
+        if array.min() < 0:
+            raise ValueError("given: integers are taken as classes from 0 up; pass floats instead")
+        return jnp.asarray(array, jnp.int32)
+    return jnp.asarray(array, jnp.result_type(float))

@@ -1,0 +1,290 @@
+"""`fit`: from data on a space to a model."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from .._types import Given, Key, Point
+from ..model import Model, check_key, load
+from ..networks import MLP, observe
+from ..networks.flat import like
+from ..objectives import denoising, implicit
+from ..parameterisations import Parameterisation, default_parameterisation
+from ..processes import Noising, Process, Tractable, default_process
+from ..schedules import Geometric, Schedule, default_schedule, likelihood_weighting
+from ..spaces import Space, Units, default_units
+from .checkpoints import Checkpoints
+from .data import Arrays, Example, Simulator, Source, Stream, check_examples
+from .loop import Losses, Settings, train
+
+
+def fit(
+    data: Point | Source,
+    *,
+    key: Key,
+    space: Space | None = None,
+    given: Given = None,
+    process: Process | None = None,
+    schedule: Schedule | None = None,
+    times: Schedule | None = None,
+    parameterisation: Parameterisation | None = None,
+    network: Any = None,
+    units: Units | None = None,
+    objective: Callable | None = None,
+    weighting: Callable = likelihood_weighting,
+    drop_given: float = 0.0,
+    steps: int = 10_000,
+    batch_size: int = 256,
+    learning_rate: float = 1e-3,
+    warmup: int | None = None,
+    clip: float = 1.0,
+    ema: float = 0.999,
+    optimiser: optax.GradientTransformation | None = None,
+    validation: float = 0.1,
+    early_stopping: int | None = None,
+    run: str | os.PathLike | None = None,
+    checkpoint_seconds: float = 30.0,
+    block: int | None = None,
+    progress: bool | None = None,
+) -> Model:
+    """Fit a denoising Markov model.
+
+    **What**: `data` are points stacked along a leading axis (a tuple of such for a product), or a
+    `Simulator`, or a `Stream`. `space` says where they live; `given` holds an observation a point
+    for a conditional model, any pytree of stacked arrays.
+
+    **How**: `process`, `schedule` (time grid and τ_min), `times` (the schedule that training times
+    are drawn from, by importance with exact weights), `parameterisation`, `network` (an Equinox
+    module, or a function of (key, inputs, outputs, given) that makes one), `units` and `objective`
+    are chosen from the space unless passed. `weighting` is `likelihood_weighting` or
+    `variance_weighting`. With `drop_given` > 0 that share of observations is hidden in training,
+    so that `sample(..., guidance=...)` can be used.
+
+    **Training**: Adam with linear warm-up and cosine decay, gradients clipped to norm `clip`,
+    weights averaged with rate `ema`; or any Optax `optimiser`. A share `validation` of the data is
+    held out; with `early_stopping` training ends after that many validations (of about 50)
+    without a better loss, and the best weights are returned.
+
+    **Runs**: with a folder `run`, training can be killed at any moment and called again to go on,
+    to the same bits; the finished model is kept there as `model.dmm`.
+    """
+    key = check_key(key)
+    process = _process(space, process)
+    source = _source(data, given, process.data)
+    settings = Settings(
+        steps=steps,
+        batch_size=batch_size,
+        optimiser=optimiser or _adam(learning_rate, warmup, clip, steps),
+        ema=ema,
+        early_stopping=early_stopping,
+        block=block or (10 if isinstance(source, Stream) else 100),
+        checkpoint_seconds=checkpoint_seconds,
+        progress=progress,
+    )
+    _check_settings(settings, drop_given, validation, isinstance(source, Arrays))
+    objective = _objective(objective, process)
+    schedule = schedule or default_schedule(process)
+    times = times or Geometric(float(schedule.tau_min), float(schedule.tau_max))
+
+    preview_key, split_key, network_key, train_key = jax.random.split(key, 4)
+    preview = source.preview(preview_key)
+    if not isinstance(source, Arrays):
+        preview = check_examples(process.data, preview)
+    units = units or default_units(process.data, preview.x)
+    model = Model(
+        process=process,
+        schedule=schedule,
+        times=times,
+        parameterisation=parameterisation or default_parameterisation(process),
+        network=None,
+        units=units,
+        observations=None if preview.given is None else observe(preview.given),
+        given_like=like(jax.tree.map(lambda leaf: leaf[0], preview.given)),
+        drop_given=drop_given,
+    )
+    model = _with_network(model, network, network_key, preview)
+
+    checkpoints = None
+    if run is not None:
+        identity = _identity(settings, model, objective, weighting, data, given, key)
+        checkpoints = Checkpoints(run, identity)
+        finished = Path(run) / "model.dmm"
+        if finished.exists():
+            return load(finished, classes=_classes(model))
+    held_out = None
+    if isinstance(source, Arrays) and validation > 0 and len(source) > 1:
+        source, held_out = source.split(split_key, validation)
+
+    params, static = eqx.partition(model.network, eqx.is_inexact_array)
+    loss_fn = _loss(model, static, objective, weighting)
+    params = train(
+        params, loss_fn, source, train_key, settings, validation=held_out, checkpoints=checkpoints
+    )
+    model = _replace_network(model, eqx.combine(params, static))
+    if run is not None:
+        model.save(Path(run) / "model.dmm")
+    return model
+
+
+def _loss(model: Model, static: Any, objective: Callable, weighting: Callable):
+    """The weighted objective over a batch, each example at a time of its own."""
+
+    def loss_fn(params, key, batch: Example) -> Losses:
+        current = _replace_network(model, eqx.combine(params, static))
+        n = len(jax.tree.leaves(batch.x)[0])
+        times_key, drop_key, key = jax.random.split(key, 3)
+        tau, weight = model.times.draw(times_key, n)
+        present = jax.random.bernoulli(drop_key, 1 - model.drop_given, (n,)).astype(tau.dtype)
+
+        def one(key, x, given, tau, present):
+            def score(y, tau):
+                return current.score(y, tau, given, present)
+
+            return objective(model.process, score, key, model.units.forward(x), tau)
+
+        each = jax.vmap(one)(jax.random.split(key, n), batch.x, batch.given, tau, present)
+        lam = jax.vmap(lambda t: weighting(model.process, model.schedule, t))(tau)
+        return Losses(jnp.mean(weight * lam * each), each, tau)
+
+    return loss_fn
+
+
+def _replace_network(model: Model, network: Any) -> Model:
+    return eqx.tree_at(lambda m: m.network, model, network, is_leaf=lambda leaf: leaf is None)
+
+
+def _with_network(model: Model, network: Any, key: Key, preview: Example) -> Model:
+    """The model with its network: made if need be, and checked on one example."""
+    x, given = jax.tree.map(lambda leaf: leaf[0], preview)
+    process, head = model.process, model.parameterisation
+
+    def shapes(x, given):
+        state = process.draw(jax.random.key(0), model.units.forward(x), 1.0)
+        encoded = None if given is None else model.observations.encode(given)
+        return head.inputs(process, state, 1.0), head.outputs(process, state), encoded
+
+    inputs, outputs, encoded = jax.eval_shape(shapes, x, given)
+    if network is None:
+        network = MLP
+    if not isinstance(network, eqx.Module):
+        network = network(key, inputs, outputs, encoded)
+    made = jax.eval_shape(lambda i, g: network(i, jnp.ones(()), g, jnp.ones(())), inputs, encoded)
+    wanted, found = (jax.tree.map(lambda leaf: leaf.shape, tree) for tree in (outputs, made))
+    if wanted != found:
+        raise ValueError(
+            f"network: returns arrays of shape {found} where the parameterisation needs {wanted}"
+        )
+    return _replace_network(model, network)
+
+
+def _process(space: Space | None, process: Process | None) -> Any:
+    if process is None:
+        if space is None:
+            raise ValueError("space: say where the data live, as in space=dmm.Euclidean(2)")
+        process = default_process(space)
+    if not isinstance(process, Noising):
+        raise ValueError(
+            f"process: {type(process).__name__} does not say how to noise data; derive it from "
+            "dmm.Simulated too and give it a horizon, a reference and substeps"
+        )
+    if space is not None and space != process.data:
+        raise ValueError(f"space: {space} is not the process's, {process.data}; pass one of them")
+    return process
+
+
+def _source(data: Point | Source, given: Given, space: Space) -> Source:
+    if isinstance(data, Source):
+        if given is not None:
+            raise ValueError("given: a simulator or stream gives its own, in dmm.Example(x, given)")
+        if isinstance(data, Stream):
+            return data.prepared(lambda example: check_examples(space, example))
+        return data
+    if callable(data):
+        raise ValueError("data: wrap a function that draws points in dmm.Simulator(...)")
+    return Arrays(check_examples(space, Example(data, given)))
+
+
+def _objective(objective: Callable | None, process: Noising) -> Callable:
+    if objective is None:
+        return denoising if isinstance(process, Tractable) else implicit
+    if objective is denoising and not isinstance(process, Tractable):
+        raise ValueError(
+            f"objective: {type(process).__name__} has no exact noising, which `denoising` needs; "
+            "pass objective=dmm.implicit"
+        )
+    return objective
+
+
+def _adam(learning_rate: float, warmup: int | None, clip: float, steps: int):
+    warmup = min(1000, steps // 10) if warmup is None else warmup
+    rate = optax.warmup_cosine_decay_schedule(0.0, learning_rate, warmup, max(steps, warmup + 1))
+    return optax.chain(optax.clip_by_global_norm(clip), optax.adam(rate))
+
+
+def _check_settings(settings: Settings, drop_given: float, validation: float, arrays: bool) -> None:
+    for name in ("steps", "batch_size", "block"):
+        if getattr(settings, name) < 1:
+            raise ValueError(f"{name}: must be at least 1, got {getattr(settings, name)}")
+    if not 0 <= drop_given < 1:
+        raise ValueError(f"drop_given: must lie in [0, 1), got {drop_given}")
+    if not 0 <= validation < 1:
+        raise ValueError(f"validation: must lie in [0, 1), got {validation}")
+    if not 0 <= settings.ema < 1:
+        raise ValueError(f"ema: must lie in [0, 1), got {settings.ema}")
+    if settings.early_stopping is not None and (not arrays or validation == 0):
+        raise ValueError("early_stopping: needs data in arrays and validation > 0 to judge by")
+
+
+def _identity(settings, model, objective, weighting, data, given, key) -> dict[str, Any]:
+    """What makes a fit the one it is: a run folder is continued only by the same."""
+    network = [f"{leaf.dtype}{list(leaf.shape)}" for leaf in jax.tree.leaves(model.network)]
+    digest = hashlib.sha256()
+    if isinstance(data, Source):
+        digest.update(type(data).__name__.encode())
+    else:
+        for leaf in jax.tree.leaves((data, given)):
+            digest.update(np.ascontiguousarray(leaf).tobytes())
+    described = (model.process, model.schedule, model.times, model.parameterisation)
+    return {
+        "steps": settings.steps,
+        "batch_size": settings.batch_size,
+        "block": settings.block,
+        "ema": settings.ema,
+        "early_stopping": settings.early_stopping,
+        "drop_given": model.drop_given,
+        "objective": _name(objective),
+        "weighting": _name(weighting),
+        "model": [str(part) for part in described],
+        "network": hashlib.sha256(" ".join(network).encode()).hexdigest()[:16],
+        "data": digest.hexdigest()[:16],
+        "key": np.asarray(jax.random.key_data(key)).tolist(),
+    }
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__name__", None) or str(function)
+
+
+def _classes(tree: Any) -> list[type]:
+    """The classes of a module tree, so that a model with the user's own loads again."""
+    found = {type(node) for node in jax.tree.leaves(tree, is_leaf=lambda n: isinstance(n, eqx.Module))}
+
+    def walk(node):
+        if isinstance(node, eqx.Module):
+            found.add(type(node))
+            for name in node.__dataclass_fields__:
+                walk(getattr(node, name, None))
+        elif isinstance(node, tuple | list):
+            for child in node:
+                walk(child)
+
+    walk(tree)
+    return [cls for cls in found if issubclass(cls, eqx.Module)]

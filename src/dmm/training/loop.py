@@ -1,0 +1,235 @@
+"""The training loop: compiled scans over blocks of steps, with donated buffers."""
+
+import contextlib
+import dataclasses
+import functools
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, PyTree
+
+from .._types import Key
+from .checkpoints import Checkpoints
+from .data import Arrays, Example, Source
+from .metrics import Metrics
+from .progress import progress_bar
+
+
+class NonFiniteError(ArithmeticError):
+    """Training met a loss or a gradient that is not finite."""
+
+
+class Losses(NamedTuple):
+    """The mean loss of a batch, and each example's loss and time."""
+
+    mean: Array
+    each: Array
+    tau: Array
+
+
+LossFn = Callable[[PyTree, Key, Example], Losses]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How to train. `block` steps make one compiled call; everything else falls between blocks."""
+
+    steps: int
+    batch_size: int
+    optimiser: optax.GradientTransformation
+    ema: float = 0.999
+    early_stopping: int | None = None
+    validations: int = 50
+    block: int = 100
+    checkpoint_seconds: float = 30.0
+    progress: bool | None = None
+
+    def validates_at(self, step: int) -> bool:
+        """About `validations` times in all, at ends of blocks and after the last step."""
+        blocks = max(1, self.steps // (self.block * self.validations))
+        return step == self.steps or (step > 0 and step % (blocks * self.block) == 0)
+
+
+class State(NamedTuple):
+    """All that training carries from step to step, and all that a checkpoint holds."""
+
+    step: Array
+    params: PyTree
+    average: PyTree
+    optimiser: PyTree
+    best: PyTree
+    best_loss: Array
+    validated: Array  # the step of the last validation
+    stale: Array  # validations since the best one
+
+
+class Report(NamedTuple):
+    """What the steps of a block tell the host."""
+
+    loss: Array
+    gradient: Array
+    worst_tau: Array
+
+
+def train(
+    params: PyTree,
+    loss_fn: LossFn,
+    source: Source,
+    key: Key,
+    settings: Settings,
+    *,
+    validation: Arrays | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> PyTree:
+    """Minimise the mean loss; returns the averaged weights, or the best with early stopping.
+
+    A step depends on its number and the key alone, and blocks are cut at the same steps whenever
+    a run resumes: so it ends with the same bits, however often it was interrupted.
+    """
+    train_key, validation_key = jax.random.split(key)
+    state = _start(params, settings)
+    if checkpoints is not None:
+        state = checkpoints.latest(state) or state
+    advance = _advance(loss_fn, source, train_key, settings)
+    validate = _validate(loss_fn, validation, validation_key, settings)
+    step, validated, stale = int(state.step), int(state.validated), int(state.stale)
+    saved, unread = time.monotonic(), None
+
+    with (
+        Metrics(checkpoints.folder if checkpoints else None, step) as metrics,
+        progress_bar(settings.steps, step, settings.progress) as show,
+        contextlib.closing(checkpoints) if checkpoints else contextlib.nullcontext(),
+    ):
+        try:
+            while True:
+                if validate and settings.validates_at(step) and validated < step:
+                    state, loss = validate(state)
+                    validated, stale = step, int(state.stale)
+                    metrics.validation = float(loss)
+                stopped = settings.early_stopping is not None and stale >= settings.early_stopping
+                if step >= settings.steps or stopped:
+                    break
+                length = min(settings.block, settings.steps - step)
+                state, report = advance(state, source.block(step, length), length)
+                # Read the last block's report while this one runs: the device need not wait.
+                if unread is not None:
+                    _read(unread, metrics, show)
+                unread, step = (step, report), step + length
+                if checkpoints and time.monotonic() - saved > settings.checkpoint_seconds:
+                    _read(unread, metrics, show)
+                    checkpoints.save(step, state)
+                    saved, unread = time.monotonic(), None
+            if unread is not None:
+                _read(unread, metrics, show)
+        except KeyboardInterrupt:
+            # A block cut short leaves no state; the last checkpoint is then where to resume.
+            with contextlib.suppress(RuntimeError, NonFiniteError):
+                if checkpoints and unread is not None:
+                    _read(unread, metrics, show)
+                    checkpoints.save(int(state.step), state)
+            raise
+        if checkpoints:
+            checkpoints.save(step, state)
+    return state.best if settings.early_stopping is not None and validate else state.average
+
+
+def _start(params: PyTree, settings: Settings) -> State:
+    # The loop donates its buffers: the state owns copies, none shared with the caller's.
+    copy = functools.partial(jax.tree.map, jnp.array)
+    return State(
+        step=jnp.zeros((), jnp.int32),
+        params=copy(params),
+        average=copy(params),
+        optimiser=settings.optimiser.init(copy(params)),
+        best=copy(params),
+        best_loss=jnp.asarray(jnp.inf),
+        validated=jnp.zeros((), jnp.int32),
+        stale=jnp.zeros((), jnp.int32),
+    )
+
+
+def _advance(loss_fn: LossFn, source: Source, key: Key, settings: Settings):
+    """A compiled function (state, block, length) → (state, report)."""
+
+    def loss(params, key, batch):
+        losses = loss_fn(params, key, batch)
+        return losses.mean, losses
+
+    def body(carry, index, block):
+        state: State = carry
+        batch_key, loss_key = jax.random.split(jax.random.fold_in(key, state.step))
+        batch = source.batch(block, index, batch_key, settings.batch_size)
+        (_, losses), gradient = jax.value_and_grad(loss, has_aux=True)(
+            state.params, loss_key, batch
+        )
+        updates, optimiser = settings.optimiser.update(gradient, state.optimiser, state.params)
+        params = optax.apply_updates(state.params, updates)
+        decay = jnp.minimum(settings.ema, (1 + state.step) / (10 + state.step))
+        average = jax.tree.map(lambda a, p: a + (1 - decay) * (p - a), state.average, params)
+        worst = jnp.argmax(jnp.where(jnp.isfinite(losses.each), losses.each, jnp.inf))
+        report = Report(losses.mean, optax.global_norm(gradient), losses.tau[worst])
+        state = state._replace(
+            step=state.step + 1, params=params, average=average, optimiser=optimiser
+        )
+        return state, report
+
+    @functools.partial(jax.jit, static_argnums=2, donate_argnums=0)
+    def advance(state: State, block, length: int):
+        return jax.lax.scan(functools.partial(body, block=block), state, jnp.arange(length))
+
+    return advance
+
+
+def _validate(loss_fn: LossFn, held_out: Arrays | None, key: Key, settings: Settings):
+    """A compiled function state → (state, loss of the averaged weights on all held-out data)."""
+    if held_out is None:
+        return None
+    n = min(len(held_out), settings.batch_size)
+    batches = len(held_out) // n
+    # The same times and noise at every validation, and enough of them to compare losses by.
+    repeats = -(-4096 // (n * batches))
+
+    def rows(examples, index):
+        start = index % batches * n
+        return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, n), examples)
+
+    @functools.partial(jax.jit, donate_argnums=0)
+    def validate(state: State, examples: Example):
+        def one(index):
+            return loss_fn(state.average, jax.random.fold_in(key, index), rows(examples, index)).mean
+
+        loss = jnp.mean(jax.lax.map(one, jnp.arange(repeats * batches)))
+        better = loss < state.best_loss
+        best = jax.tree.map(lambda a, b: jnp.where(better, a, b), state.average, state.best)
+        state = state._replace(
+            best=best,
+            best_loss=jnp.where(better, loss, state.best_loss).astype(state.best_loss.dtype),
+            validated=state.step,
+            stale=jnp.where(better, 0, state.stale + 1),
+        )
+        return state, loss
+
+    return lambda state: validate(state, held_out.examples)
+
+
+def _read(unread: tuple[int, Report], metrics: Metrics, show) -> None:
+    """Log a block's losses; stop at the first that is not finite."""
+    start, report = unread
+    loss, gradient = np.asarray(report.loss), np.asarray(report.gradient)
+    bad = np.flatnonzero(~(np.isfinite(loss) & np.isfinite(gradient)))
+    if len(bad):
+        what = "loss" if not np.isfinite(loss[bad[0]]) else "gradient"
+        raise NonFiniteError(
+            f"the {what} is not finite at step {start + bad[0]}, worst at τ = "
+            f"{float(report.worst_tau[bad[0]]):.3g}. Likely causes: a learning rate too high "
+            "(lower learning_rate or clip), outliers in the data, or a schedule whose τ_min is too "
+            "small. The last good checkpoint, if there is a run folder, is kept."
+        )
+    step = start + len(loss)
+    show(step, float(loss.mean()), metrics.validation)
+    metrics.log(step, float(loss.mean()), float(gradient.mean()))

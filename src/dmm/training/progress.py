@@ -1,0 +1,39 @@
+"""One progress bar, quiet where nobody watches."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+
+
+@contextlib.contextmanager
+def progress_bar(total: int, start: int, show: bool | None) -> Iterator[Callable[..., None]]:
+    """A function `update(step, loss, validation)`; shown on a terminal unless `show` says else."""
+    if not (sys.stderr.isatty() if show is None else show):
+        yield lambda step, loss, validation: None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("loss {task.fields[loss]}"),
+        progress.TextColumn("{task.fields[validation]}"),
+        progress.TextColumn("{task.fields[speed]}"),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("fit", total=total, completed=start, loss="…", validation="", speed="")
+
+        def update(step: int, loss: float, validation: float | None) -> None:
+            speed = bar.tasks[0].speed
+            bar.update(
+                task,
+                completed=step,
+                loss=f"{loss:.4g}",
+                validation="" if validation is None else f"validation {validation:.4g}",
+                speed="" if speed is None else f"{speed:,.0f} steps/s",
+            )
+
+        yield update

@@ -1,0 +1,173 @@
+"""Datasets with a known law: the law is one, the draws follow it, the posterior is Bayes's."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from dmm.datasets import GaussianMixture, LinearGaussian, TwoMoons
+
+UNEQUAL = ([[0.0, 0.0], [1.5, -1.0], [-1.0, 1.0]], [0.5, 0.2, 0.3], [2.0, 1.0, 3.0])
+PLANAR = {
+    "ring": lambda: GaussianMixture.ring(),
+    "unequal mixture": lambda: GaussianMixture(*UNEQUAL),
+    "moons": lambda: TwoMoons(),
+    "thin moons": lambda: TwoMoons(noise=0.05),
+}
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["float32", "float64"])
+def precision(request):
+    with jax.enable_x64(request.param), jax.numpy_rank_promotion("raise"):
+        yield request.param
+
+
+def draws(sample, n, seed=0):
+    return np.asarray(jax.jit(jax.vmap(sample))(jax.random.split(jax.random.key(seed), n)))
+
+
+def probabilities(law, edges, refine=12):
+    """Mass of each cell of a square grid, by the midpoint rule on `refine`² points a cell."""
+    fine = np.linspace(edges[0], edges[-1], refine * (len(edges) - 1) + 1)
+    middle = (fine[1:] + fine[:-1]) / 2
+    plane = jnp.asarray(np.stack(np.meshgrid(middle, middle, indexing="ij"), -1).reshape(-1, 2))
+    density = np.exp(np.asarray(jax.jit(jax.vmap(law.log_prob))(plane), dtype=np.float64))
+    cells = density.reshape(len(edges) - 1, refine, len(edges) - 1, refine).sum((1, 3))
+    return cells * (fine[1] - fine[0]) ** 2
+
+
+@pytest.mark.parametrize("name", PLANAR)
+def test_densities_integrate_to_one(name, precision):
+    # The integrand is smooth and vanishes at the edges: the midpoint rule is exact to rounding.
+    mass = probabilities(PLANAR[name](), np.linspace(-4, 4, 31)).sum()
+    assert mass == pytest.approx(1.0, abs=1e-9 if precision else 1e-5)
+
+
+@pytest.mark.parametrize("name", PLANAR)
+def test_samples_follow_their_density(name):
+    """χ² over cells of side 0.2, those that expect fewer than 5 points pooled.
+
+    For a right sampler the test fails at one key in 10⁴; the key is fixed.
+    """
+    law, n, edges = PLANAR[name](), 20_000, np.linspace(-4, 4, 41)
+    points = draws(law.sample, n)
+    assert points.shape == (n, 2)
+    counts = np.histogram2d(*points.T, bins=(edges, edges))[0].ravel()
+    expected = n * probabilities(law, edges).ravel()
+    large = expected >= 5
+    counts = np.append(counts[large], n - counts[large].sum())
+    expected = np.append(expected[large], n - expected[large].sum())
+    assert stats.chisquare(counts, expected).pvalue > 1e-4
+
+
+def test_mixture_has_its_formula_in_any_dimension(precision):
+    means, scales, weights = np.eye(3, 5), np.array([0.5, 1.0, 2.0]), np.array([1.0, 1.0, 2.0])
+    mixture, x = GaussianMixture(means, scales, weights), np.linspace(-1, 1, 5)
+    terms = zip(weights / 4, means, scales, strict=True)
+    truth = sum(w * stats.multivariate_normal.pdf(x, m, s**2) for w, m, s in terms)
+    value = mixture.log_prob(jnp.asarray(x))
+    assert value == pytest.approx(np.log(truth), rel=1e-12 if precision else 1e-5)
+    assert mixture.sample(jax.random.key(0)).shape == (5,)
+
+
+def test_mixture_leaves_out_a_component_without_weight():
+    mixture = GaussianMixture([[0.0, 0.0], [50.0, 0.0]], [0.1, 0.1], [1, 0])
+    assert np.abs(draws(mixture.sample, 1_000)).max() < 1
+    assert np.isfinite(jax.grad(mixture.log_prob)(jnp.ones(2))).all()
+
+
+def test_ring_is_evenly_spaced():
+    ring = GaussianMixture.ring(components=4, radius=3.0, scale=0.1)
+    np.testing.assert_allclose(ring.means, [[3, 0], [0, 3], [-3, 0], [0, -3]], atol=1e-6)
+    np.testing.assert_allclose(ring.weights, 0.25)
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.1, 0.4])
+def test_moons_quadrature_is_accurate(noise, precision):
+    """Against a composite rule, 200 panels of 20 nodes, in log p out to |x_i| = 6."""
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    angles = np.pi / 200 * (np.arange(200)[:, None] + (nodes[None] + 1) / 2).ravel()
+    weights = np.tile(weights / 800, 400)
+    log_prob, cos, sin = jax.jit(TwoMoons(noise).log_prob), np.cos(angles), np.sin(angles)
+    curve = np.concatenate([np.c_[cos, sin], np.c_[1 - cos, 0.5 - sin]])
+    for x in np.random.default_rng(0).uniform(-6, 6, (50, 2)):
+        logs = stats.norm.logpdf(x[None], curve, noise).sum(axis=1)
+        truth = special.logsumexp(logs, b=weights)
+        # Float32 rounds an exponent of thousands before any quadrature.
+        tolerance = 1e-6 if precision else 1e-6 * max(1.0, abs(truth))
+        assert log_prob(jnp.asarray(x)) == pytest.approx(truth, abs=tolerance)
+
+
+def test_moons_are_those_of_scikit_learn():
+    from sklearn.datasets import make_moons
+
+    points, side = make_moons(200, shuffle=False)
+    law = TwoMoons(noise=0.05)
+    # On a thin moon, away from its ends and the other, the density is that of a line's blur.
+    peak = 1 / (2 * np.pi * np.sqrt(2 * np.pi) * 0.05)
+    for moon in (points[side == 0], points[side == 1]):
+        density = np.exp(jax.vmap(law.log_prob)(jnp.asarray(moon[30:70])))
+        np.testing.assert_allclose(density, peak, rtol=2e-3)
+
+
+@pytest.mark.parametrize(("prior_scale", "noise_scale"), [(0.1**0.5, 0.1**0.5), (2.0, 0.5)])
+def test_posterior_is_bayes_rule(prior_scale, noise_scale, precision):
+    task = LinearGaussian(1, prior_scale=prior_scale, noise_scale=noise_scale)
+    theta, x = np.linspace(-4, 4, 4_001), 0.7
+    joint = stats.norm.pdf(theta, 0, prior_scale) * stats.norm.pdf(x, theta, noise_scale)
+    truth = joint / (joint.sum() * (theta[1] - theta[0]))
+    observed = jnp.full(1, x)
+    logs = jax.vmap(task.posterior_log_prob, (0, None))(jnp.asarray(theta)[:, None], observed)
+    np.testing.assert_allclose(np.exp(logs), truth, atol=1e-9 if precision else 1e-4)
+    mean, scale = task.posterior(observed)
+    density = truth * (theta[1] - theta[0])
+    assert mean[0] == pytest.approx((theta * density).sum(), rel=1e-5)
+    assert scale == pytest.approx(np.sqrt(((theta - mean[0]) ** 2 * density).sum()), rel=1e-5)
+
+
+def test_posterior_samples_follow_the_posterior():
+    """Kolmogorov–Smirnov over all coordinates; a right sampler fails at one key in 10⁴."""
+    task = LinearGaussian()
+    x = task.sample(jax.random.key(1))[1]
+    mean, scale = task.posterior(x)
+    theta = draws(lambda key: task.posterior_sample(key, x), 2_000)
+    assert theta.shape == (2_000, 10)
+    standard = (theta - np.asarray(mean)) / scale
+    assert stats.kstest(standard.ravel(), "norm").pvalue > 1e-4
+
+
+def test_joint_samples_have_a_posterior_that_fits():
+    """(θ − mean(x)) / scale is standard normal over the joint law; fails at one key in 10⁴."""
+    task = LinearGaussian(dim=3, prior_scale=2.0, noise_scale=0.5)
+    keys = jax.random.split(jax.random.key(2), 5_000)
+    theta, x = jax.vmap(task.sample)(keys)
+    mean, scale = jax.vmap(task.posterior, out_axes=(0, None))(x)
+    standard = np.asarray(theta - mean) / scale
+    assert stats.kstest(standard.ravel(), "norm").pvalue > 1e-4
+    assert stats.kstest(np.asarray(x).ravel() / np.hypot(2.0, 0.5), "norm").pvalue > 1e-4
+
+
+def test_default_task_is_the_benchmarks():
+    task = LinearGaussian()
+    mean, scale = task.posterior(jnp.ones(10))
+    np.testing.assert_allclose(mean, 0.5, rtol=1e-6)
+    assert scale**2 == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: TwoMoons(noise=0.01), "noise must be at least 0.05"),
+        (lambda: GaussianMixture([0.0], [1.0], [1.0]), "means must be"),
+        (lambda: GaussianMixture([[0.0]], [1.0, 2.0], [1.0]), r"scales must be \(1,\)"),
+        (lambda: GaussianMixture([[0.0]], [1.0], [1.0, 2.0]), r"weights must be \(1,\)"),
+        (lambda: GaussianMixture([[0.0]], [-1.0], [1.0]), "scales must be positive"),
+        (lambda: GaussianMixture([[0.0]], [1.0], [-1.0]), "weights must be non-negative"),
+        (lambda: LinearGaussian(dim=0), "dim must be at least 1"),
+        (lambda: LinearGaussian(noise_scale=0.0), "must be positive"),
+    ],
+)
+def test_errors_name_the_argument(call, message):
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        call()
