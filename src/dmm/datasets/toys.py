@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -9,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+
+Numbers = ArrayLike | Sequence  # what `jnp.asarray` takes
 
 _NODES = 256
 _LEAST_NOISE = 0.05  # what that many nodes resolve to 1e-6, out to six units from the origin
@@ -24,7 +27,7 @@ class GaussianMixture(eqx.Module):
     scales: Float[Array, " k"]
     weights: Float[Array, " k"]
 
-    def __init__(self, means: ArrayLike, scales: ArrayLike, weights: ArrayLike):
+    def __init__(self, means: Numbers, scales: Numbers, weights: Numbers):
         means, scales, weights = (jnp.asarray(a, dtype=float) for a in (means, scales, weights))
         if means.ndim != 2:
             raise ValueError(f"means must be (components, dimensions), not {means.shape}")

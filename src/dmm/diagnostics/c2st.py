@@ -1,10 +1,9 @@
 """The classifier two-sample test."""
 
-import warnings
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import PRNGKeyArray, PyTree
 
 from .points import matrices
@@ -16,7 +15,9 @@ def c2st(key: PRNGKeyArray, samples: PyTree, reference: PyTree, *, folds: int = 
     0.5 when the two laws cannot be told apart, 1 when they are separable. As in the benchmark of
     Lueckmann et al. (2021): both sets standardised by the reference's mean and standard deviation,
     a perceptron with two hidden layers of 10 d rectified units trained by Adam, and the mean
-    accuracy over shuffled cross-validation folds.
+    accuracy over shuffled cross-validation folds. Unlike there, weights are averaged, decayed and
+    chosen by a held-out tenth of the training folds (fifty looks in 2000 batches of 200): the
+    benchmark's classifier overfits, which hides differences, so ours is the stricter judge.
 
     Points are arrays (n, ...), flattened a point; the leaves of a pytree are concatenated.
     """
@@ -33,25 +34,73 @@ def c2st(key: PRNGKeyArray, samples: PyTree, reference: PyTree, *, folds: int = 
     scale = np.where(scale > 0, scale, 1.0)
     inputs = (np.concatenate([x, y]) - mean) / scale
     labels = np.repeat([0, 1], len(x))
-    seed = int(jax.random.randint(key, (), 0, np.iinfo(np.int32).max, dtype=jnp.int32))
-    return _accuracy(inputs.astype(np.float32), labels, folds, seed)
-
-
-def _accuracy(inputs: np.ndarray, labels: np.ndarray, folds: int, seed: int) -> float:
-    """Mean accuracy over the folds; float32 inputs make scikit-learn train in float32."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.model_selection import KFold, cross_val_score
-    from sklearn.neural_network import MLPClassifier
-
-    width = 10 * inputs.shape[1]
-    classifier = MLPClassifier(
-        hidden_layer_sizes=(width, width),
-        activation="relu",
-        solver="adam",
-        max_iter=1000,
-        random_state=seed,
+    order_key, train_key = jax.random.split(key)
+    order = np.asarray(jax.random.permutation(order_key, len(inputs)))
+    parts = np.stack(np.split(order[: len(order) // folds * folds], folds))
+    accuracies = _accuracies(
+        jax.random.split(train_key, folds),
+        jnp.asarray(parts),
+        jnp.asarray(inputs, jnp.float32),
+        jnp.asarray(labels, jnp.float32),
     )
-    split = KFold(folds, shuffle=True, random_state=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return float(np.mean(cross_val_score(classifier, inputs, labels, cv=split)))
+    return float(jnp.mean(accuracies))
+
+
+@jax.jit
+def _accuracies(keys, parts, inputs, labels):
+    """Held-out accuracy with each part in turn held out."""
+
+    def one(key, i):
+        others = (i + 1 + jnp.arange(len(parts) - 1)) % len(parts)
+        train = parts[others].ravel()
+        held = max(1, len(train) // 10)
+        params = _fit(key, inputs, labels, train[held:], train[:held])
+        return _accuracy(params, inputs, labels, parts[i])
+
+    return jax.vmap(one)(keys, jnp.arange(len(parts)))
+
+
+def _fit(key, inputs, labels, train, held_out, *, rounds=50, steps=40, batch=200):
+    """Averaged weights of rounds × steps batches: those most accurate on the held-out tenth."""
+    d = inputs.shape[1]
+    sizes = (d, 10 * d, 10 * d, 1)
+    init_key, key = jax.random.split(key)
+    params = [
+        (jnp.sqrt(2 / n) * jax.random.normal(k, (n, m)), jnp.zeros(m))
+        for k, n, m in zip(jax.random.split(init_key, 3), sizes[:-1], sizes[1:], strict=True)
+    ]
+    params[-1] = jax.tree.map(jnp.zeros_like, params[-1])  # start undecided
+    adam = optax.adamw(1e-3, weight_decay=1.0)
+
+    def loss(params, rows):
+        logits = _logits(params, inputs[rows])
+        return jnp.mean(optax.sigmoid_binary_cross_entropy(logits, labels[rows]))
+
+    def step(carry, key):
+        params, average, state = carry
+        rows = train[jax.random.randint(key, (min(batch, len(train)),), 0, len(train))]
+        updates, state = adam.update(jax.grad(loss)(params, rows), state, params)
+        params = optax.apply_updates(params, updates)
+        average = jax.tree.map(lambda a, p: a + 0.01 * (p - a), average, params)
+        return (params, average, state), None
+
+    def round_(carry, key):
+        current, best, most = carry
+        current, _ = jax.lax.scan(step, current, jax.random.split(key, steps))
+        value = _accuracy(current[1], inputs, labels, held_out)
+        best = jax.tree.map(lambda a, b: jnp.where(value > most, a, b), current[1], best)
+        return (current, best, jnp.maximum(value, most)), None
+
+    start = ((params, params, adam.init(params)), params, jnp.zeros(()))
+    return jax.lax.scan(round_, start, jax.random.split(key, rounds))[0][1]
+
+
+def _accuracy(params, inputs, labels, rows):
+    return jnp.mean((_logits(params, inputs[rows]) > 0) == (labels[rows] > 0.5))
+
+
+def _logits(params, x):
+    for weight, bias in params[:-1]:
+        x = jax.nn.relu(x @ weight + bias[None])
+    weight, bias = params[-1]
+    return (x @ weight + bias[None])[:, 0]

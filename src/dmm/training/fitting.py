@@ -45,7 +45,7 @@ def fit(
     batch_size: int = 256,
     learning_rate: float = 1e-3,
     warmup: int | None = None,
-    clip: float = 1.0,
+    clip: float = 10.0,
     ema: float = 0.999,
     optimiser: optax.GradientTransformation | None = None,
     validation: float = 0.1,
@@ -82,7 +82,7 @@ def fit(
     settings = Settings(
         steps=steps,
         batch_size=batch_size,
-        optimiser=optimiser or _adam(learning_rate, warmup, clip, steps),
+        optimiser=optimiser or adam(learning_rate, warmup, clip, steps),
         ema=ema,
         early_stopping=early_stopping,
         block=block or (10 if isinstance(source, Stream) else 100),
@@ -124,7 +124,7 @@ def fit(
         source, held_out = source.split(split_key, validation)
 
     params, static = eqx.partition(model.network, eqx.is_inexact_array)
-    loss_fn = _loss(model, static, objective, weighting)
+    loss_fn = loss_function(model, static, objective, weighting)
     params = train(
         params, loss_fn, source, train_key, settings, validation=held_out, checkpoints=checkpoints
     )
@@ -134,7 +134,7 @@ def fit(
     return model
 
 
-def _loss(model: Model, static: Any, objective: Callable, weighting: Callable):
+def loss_function(model: Model, static: Any, objective: Callable, weighting: Callable):
     """The weighted objective over a batch, each example at a time of its own."""
 
     def loss_fn(params, key, batch: Example) -> Losses:
@@ -223,7 +223,8 @@ def _objective(objective: Callable | None, process: Noising) -> Callable:
     return objective
 
 
-def _adam(learning_rate: float, warmup: int | None, clip: float, steps: int):
+def adam(learning_rate: float, warmup: int | None, clip: float, steps: int):
+    """Adam with clipped gradients, linear warm-up and cosine decay."""
     warmup = min(1000, steps // 10) if warmup is None else warmup
     rate = optax.warmup_cosine_decay_schedule(0.0, learning_rate, warmup, max(steps, warmup + 1))
     return optax.chain(optax.clip_by_global_norm(clip), optax.adam(rate))

@@ -92,10 +92,10 @@ def train(
     a run resumes: so it ends with the same bits, however often it was interrupted.
     """
     train_key, validation_key = jax.random.split(key)
-    state = _start(params, settings)
+    state = initial_state(params, settings)
     if checkpoints is not None:
         state = checkpoints.latest(state) or state
-    advance = _advance(loss_fn, source, train_key, settings)
+    advance = compile_advance(loss_fn, source, train_key, settings)
     validate = _validate(loss_fn, validation, validation_key, settings)
     step, validated, stale = int(state.step), int(state.validated), int(state.stale)
     saved, unread = time.monotonic(), None
@@ -138,7 +138,8 @@ def train(
     return state.best if settings.early_stopping is not None and validate else state.average
 
 
-def _start(params: PyTree, settings: Settings) -> State:
+def initial_state(params: PyTree, settings: Settings) -> State:
+    """The state before the first step."""
     # The loop donates its buffers: the state owns copies, none shared with the caller's.
     copy = functools.partial(jax.tree.map, jnp.array)
     return State(
@@ -153,7 +154,7 @@ def _start(params: PyTree, settings: Settings) -> State:
     )
 
 
-def _advance(loss_fn: LossFn, source: Source, key: Key, settings: Settings):
+def compile_advance(loss_fn: LossFn, source: Source, key: Key, settings: Settings):
     """A compiled function (state, block, length) → (state, report)."""
 
     def loss(params, key, batch):
