@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from . import storage
 from ._types import Given, Key, Point, Score, Time
-from .likelihood import elbo, flow_log_likelihood
+from .likelihood import elbo, flow_log_likelihood, unexplained
 from .networks import Observations
 from .parameterisations import Parameterisation
 from .processes import Noising, Tractable
@@ -96,8 +96,13 @@ class Model(eqx.Module):
                 f"elbo: {type(self.process).__name__} has no exact noising; use log_likelihood"
             )
         x, given = self._check_pairs(x, given)
-        keys = jax.random.split(check_key(key), len(jax.tree.leaves(x)[0]))
-        return _batched(lambda *args: _elbo(self, draws, *args), (keys, x, given), batch_size)
+        pilot_key, key = jax.random.split(check_key(key))
+        n = len(jax.tree.leaves(x)[0])
+        # A pilot, with noise of its own, says how much the bound's control variate can do.
+        few = jax.tree.map(lambda leaf: leaf[:512], (x, given))
+        share = _share(self, jax.random.split(pilot_key, min(n, 512)), *few)
+        args = (jax.random.split(key, n), x, given)
+        return _batched(lambda *args: _elbo(self, draws, share, *args), args, batch_size)
 
     def log_likelihood(
         self,
@@ -149,7 +154,8 @@ class Model(eqx.Module):
                 f"given: expected one observation of shape {_shapes(wanted)} (or several, "
                 f"stacked), got {_shapes(arrays)}"
             )
-        if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(arrays)):
+        known = [a for a in jax.tree.leaves(arrays) if not isinstance(a, jax.core.Tracer)]
+        if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in known):
             raise ValueError("given: holds NaN or infinity; repair it")
         return arrays, extra == {1}
 
@@ -207,7 +213,16 @@ def _sample(model: Model, settings: _SampleSettings, keys: Key, given: Given, se
 
 
 @eqx.filter_jit
-def _elbo(model: Model, draws: int, keys, x, given):
+def _share(model: Model, keys, x, given):
+    def score(i, y, tau):
+        return model.score(y, tau, jax.tree.map(lambda leaf: leaf[i], given))
+
+    x0 = jax.vmap(model.units.forward)(x)
+    return unexplained(model.process, score, model.times, keys, x0)
+
+
+@eqx.filter_jit
+def _elbo(model: Model, draws: int, share, keys, x, given):
     def one(key, x, given):
         bound = elbo(
             model.process,
@@ -216,6 +231,7 @@ def _elbo(model: Model, draws: int, keys, x, given):
             key,
             model.units.forward(x),
             draws=draws,
+            share=share,
         )
         return bound + model.units.log_volume()
 

@@ -1,7 +1,7 @@
 """How likely a point is: a bound, the probability flow, and Feynman–Kac."""
 
-from .evidence import elbo
+from .evidence import elbo, unexplained
 from .feynman_kac import feynman_kac
 from .flow import flow_log_likelihood
 
-__all__ = ["elbo", "feynman_kac", "flow_log_likelihood"]
+__all__ = ["elbo", "feynman_kac", "flow_log_likelihood", "unexplained"]

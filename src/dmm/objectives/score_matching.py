@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 
 from .._types import Key, Point, Scalar, Score, Time
-from ..processes import Noising, Tractable
+from ..processes import Noising, Process, Tractable
 
 ScoreAt = Callable[[Point, Time], Score]
 
@@ -34,10 +34,13 @@ class Implicit(eqx.Module):
         self, process: Noising, score_fn: ScoreAt, key: Key, x0: Point, tau: Time
     ) -> Scalar:
         draw_key, probe_key = jax.random.split(key)
-        x = process.draw(draw_key, x0, tau)
+        return self.at(process, score_fn, probe_key, process.draw(draw_key, x0, tau), tau)
+
+    def at(self, process: Process, score_fn: ScoreAt, key: Key, x: Point, tau: Time) -> Scalar:
+        """The objective at a point x, already noised."""
         size = sum(leaf.size for leaf in jax.tree.leaves(x))
-        key = None if size <= self.exact_below else probe_key
-        return process.implicit(lambda y: score_fn(y, tau), x, key=key)
+        probe = None if size <= self.exact_below else key
+        return process.implicit(lambda y: score_fn(y, tau), x, key=probe)
 
 
 implicit = Implicit()
@@ -51,7 +54,10 @@ class Explicit(eqx.Module):
     def __call__(
         self, process: Noising, score_fn: ScoreAt, key: Key, x0: Point, tau: Time
     ) -> Scalar:
-        x = process.draw(key, x0, tau)
+        return self.at(process, score_fn, key, process.draw(key, x0, tau), tau)
+
+    def at(self, process: Process, score_fn: ScoreAt, key: Key, x: Point, tau: Time) -> Scalar:
+        """The objective at a point x, already noised."""
         truth = process.score(lambda y: self.log_marginal(y, tau), x)
         return process.phi(x, process.mean(truth), score_fn(x, tau))
 

@@ -77,19 +77,21 @@ class Smooth(Space):
         return jnp.sum(e * jax.jvp(lambda v: field(self.exp(x, v)), (zero,), (e,))[1])
 
 
-def stacked(data, shape: tuple[int, ...], name: str, fix: str) -> np.ndarray:
-    """`data` as a non-empty host array of finite numbers of shape (n, *shape)."""
-    array = np.asarray(data)
-    if array.dtype == object or not (
-        np.issubdtype(array.dtype, np.number) or array.dtype == np.bool_
-    ):
+def stacked(data, shape: tuple[int, ...], name: str, fix: str) -> np.ndarray | Array:
+    """`data` as a non-empty host array of finite numbers of shape (n, *shape).
+
+    Traced data, inside a transformation of the caller's, have a shape to check but no values.
+    """
+    traced = isinstance(data, jax.core.Tracer)
+    array = data if traced else np.asarray(data)
+    if not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool):
         raise ValueError(f"{name}: expected numbers, got an array of {array.dtype}; convert it")
     wanted = f"(n, {', '.join(map(str, shape))})" if shape else "(n,)"
     if array.ndim != len(shape) + 1 or array.shape[1:] != shape:
         raise ValueError(f"{name}: expected shape {wanted}, got {array.shape}; {fix}")
     if len(array) == 0:
         raise ValueError(f"{name}: is empty; pass at least one point")
-    if not np.all(np.isfinite(array)):
+    if not traced and not np.all(np.isfinite(array)):
         bad = np.argwhere(~np.isfinite(array))
         raise ValueError(
             f"{name}: {len({int(i) for i in bad[:, 0]})} of {len(array)} points hold NaN or "

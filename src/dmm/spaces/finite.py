@@ -30,7 +30,8 @@ class Finite(Space):
 
     def check(self, data, name="data"):
         array = stacked(data, self.shape, name, f"reshape it or change {self}")
-        if np.any(array != np.floor(array)) or array.min() < 0 or array.max() >= self.states:
+        known = isinstance(array, np.ndarray)
+        if known and (np.any(array % 1 != 0) or array.min() < 0 or array.max() >= self.states):
             raise ValueError(
                 f"{name}: states must be whole numbers from 0 to {self.states - 1}, got values "
                 f"from {array.min()} to {array.max()}; recode them or change `states`"

@@ -92,7 +92,7 @@ def fit(
     _check_settings(settings, drop_given, validation, isinstance(source, Arrays))
     objective = _objective(objective, process)
     schedule = schedule or default_schedule(process)
-    times = times or Geometric(float(schedule.tau_min), float(schedule.tau_max))
+    times = _times(times, schedule)
 
     preview_key, split_key, network_key, train_key = jax.random.split(key, 4)
     preview = source.preview(preview_key)
@@ -221,6 +221,18 @@ def _objective(objective: Callable | None, process: Noising) -> Callable:
             "pass objective=dmm.implicit"
         )
     return objective
+
+
+def _times(times: Schedule | None, schedule: Schedule) -> Schedule:
+    low, high = float(schedule.tau_min), float(schedule.tau_max)
+    if times is None:
+        return Geometric(low, high)
+    if float(times.tau_min) > 1.001 * low or float(times.tau_max) < 0.999 * high:
+        raise ValueError(
+            f"times: draws τ in [{float(times.tau_min):.3g}, {float(times.tau_max):.3g}] but the "
+            f"schedule samples in [{low:.3g}, {high:.3g}]; make it cover that"
+        )
+    return times
 
 
 def adam(learning_rate: float, warmup: int | None, clip: float, steps: int):
