@@ -113,7 +113,10 @@ def main() -> None:
 
     train, model = training_step(steps)
     ours, bare = seconds([train, bare_step(model, steps)], repeats=repeats)
-    draw = lambda: model.sample(jax.random.key(3), BATCH, steps=sample_steps, sampler=dmm.Euler())
+
+    def draw():
+        return model.sample(jax.random.key(3), BATCH, steps=sample_steps, sampler=dmm.Euler())
+
     sampling, evaluations = seconds(
         [draw, bare_evaluations(model, sample_steps + 1)], repeats=repeats
     )

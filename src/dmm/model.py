@@ -34,7 +34,9 @@ class Model(eqx.Module):
     given_like: Any = eqx.field(static=True)
     drop_given: float = eqx.field(static=True, default=0.0)
 
-    def score(self, x: Point, tau: Time, given: Given = None, present: Array | float = 1.0) -> Score:
+    def score(
+        self, x: Point, tau: Time, given: Given = None, present: Array | float = 1.0
+    ) -> Score:
         """The score at a state x, in the process's units; frozen below the schedule's τ_min."""
         tau = jnp.maximum(tau, self.schedule.tau_min)
         encoded = None if self.observations is None else self.observations.encode(given)
@@ -91,18 +93,19 @@ class Model(eqx.Module):
         self, key: Key, x: Point, *, given: Given = None, draws: int = 64, batch_size: int = 1024
     ) -> Float[Array, " n"]:
         """An unbiased estimate of the evidence bound at each of the stacked points, in nats."""
-        if not isinstance(self.process, Tractable):
+        process = self.process
+        if not isinstance(process, Tractable):
             raise TypeError(
-                f"elbo: {type(self.process).__name__} has no exact noising; use log_likelihood"
+                f"elbo: {type(process).__name__} has no exact noising; use log_likelihood"
             )
         x, given = self._check_pairs(x, given)
         pilot_key, key = jax.random.split(check_key(key))
         n = len(jax.tree.leaves(x)[0])
         # A pilot, with noise of its own, says how much the bound's control variate can do.
         few = jax.tree.map(lambda leaf: leaf[:512], (x, given))
-        share = _share(self, jax.random.split(pilot_key, min(n, 512)), *few)
+        share = _share(self, process, jax.random.split(pilot_key, min(n, 512)), *few)
         args = (jax.random.split(key, n), x, given)
-        return _batched(lambda *args: _elbo(self, draws, share, *args), args, batch_size)
+        return _batched(lambda *args: _elbo(self, process, draws, share, *args), args, batch_size)
 
     def log_likelihood(
         self,
@@ -129,7 +132,9 @@ class Model(eqx.Module):
             raise ValueError("key: pass a random key, as in log_likelihood(x, key=...)")
         keys = jax.random.split(check_key(jax.random.key(0) if key is None else key), n)
         settings = (steps, probe, draws if lifts else 1)
-        return _batched(lambda *a: _log_likelihood(self, settings, *a), (keys, x, given), batch_size)
+        return _batched(
+            lambda *a: _log_likelihood(self, settings, *a), (keys, x, given), batch_size
+        )
 
     def save(self, path: str | os.PathLike) -> None:
         """Settings and weights in one file, without pickle; `dmm.load` reads it."""
@@ -206,26 +211,29 @@ def _sample(model: Model, settings: _SampleSettings, keys: Key, given: Given, se
             taus,
             path=settings.path,
         )
-        finish = lambda x: model.units.inverse(process.drop(x))
+
+        def finish(x):
+            return model.units.inverse(process.drop(x))
+
         return jax.vmap(finish)(end) if settings.path else finish(end)
 
     return jax.vmap(draw, in_axes=(0, 0 if several else None))(keys, given)
 
 
 @eqx.filter_jit
-def _share(model: Model, keys, x, given):
+def _share(model: Model, process: Tractable, keys, x, given):
     def score(i, y, tau):
         return model.score(y, tau, jax.tree.map(lambda leaf: leaf[i], given))
 
     x0 = jax.vmap(model.units.forward)(x)
-    return unexplained(model.process, score, model.times, keys, x0)
+    return unexplained(process, score, model.times, keys, x0)
 
 
 @eqx.filter_jit
-def _elbo(model: Model, draws: int, share, keys, x, given):
+def _elbo(model: Model, process: Tractable, draws: int, share, keys, x, given):
     def one(key, x, given):
         bound = elbo(
-            model.process,
+            process,
             lambda y, tau: model.score(y, tau, given),
             model.times,
             key,
@@ -278,7 +286,9 @@ def check_key(key: Key) -> Key:
             return key
         if key.dtype == jnp.uint32 and key.shape == (2,):
             return jax.random.wrap_key_data(key)
-    raise ValueError(f"key: expected a JAX random key, as jax.random.key(0); got {type(key).__name__}")
+    raise ValueError(
+        f"key: expected a JAX random key, as jax.random.key(0); got {type(key).__name__}"
+    )
 
 
 def _as_like(given: Given, wanted: Given) -> tuple[Given, Given]:

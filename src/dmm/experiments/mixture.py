@@ -71,8 +71,11 @@ def compare(
 
     run.figure(f"{name}_samples", scatter2d({"data": test[:4000], "model": samples[:4000]}))
     run.figure(f"{name}_density", densities(truth, model, test))
-    trajectories = jnp.swapaxes(model.sample(path_key, 60, path=True), 0, 1)
-    run.figure(f"{name}_paths", paths(model.schedule.grid(100), trajectories))
+    states, taus = model.sample(path_key, 2000, path=True), model.schedule.grid(100)
+    shown = [0, 20, 40, 60, 100]
+    run.figure(f"{name}_generation", scatter2d({f"τ = {taus[i]:.2g}": states[:, i] for i in shown}))
+    flow = model.sample(path_key, 60, path=True, sampler=dmm.ProbabilityFlow())
+    run.figure(f"{name}_flow", paths(taus, jnp.swapaxes(flow, 0, 1)))
 
     def error(values):
         return float(jnp.std(values) / jnp.sqrt(len(values)))

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._types import Key, Point, Scalar, Time
+from .._types import Key, Point, Scalar, Score, Time
 from ..objectives.score_matching import ScoreAt
 from ..processes import HasDensity, Tractable, supports
 from ..schedules import Schedule
@@ -26,13 +26,14 @@ def elbo(
 ) -> Scalar:
     """An unbiased estimate of the bound E^∞ ≤ log p(x_0), in nats, for one data point.
 
-    E^∞ = E log p_ref(x_T) − ∫₀ᵀ E[β⁻¹L*β + L log β] dτ, all expectations given x_0. The integrand is
-    estimated by Φ(u, s) − Φ(u, 0) + L*1, u the target: unbiased for every process. Where the
+    E^∞ = E log p_ref(x_T) − ∫₀ᵀ E[β⁻¹L*β + L log β] dτ, all expectations given x_0. The integrand
+    is estimated by Φ(u, s) − Φ(u, 0) + L*1, u the target: unbiased for every process. Where the
     transition density is known, −Φ(u, 0) + L*1 has the known mean −h'(τ), h the entropy of
     x_τ | x_0, and serves as a control variate whose coefficient is the share of the target that
     the score leaves unexplained (`unexplained` measures it; by default that of unit Gaussian
-    data): 1 near the data and 0 near the reference, where each form is quiet. `score_fn` must be frozen below the schedule's τ_min; times are drawn from
-    `schedule`, and what a lift adds to the data is accounted for.
+    data): 1 near the data and 0 near the reference, where each form is quiet. `score_fn` must be
+    frozen below the schedule's τ_min; times are drawn from `schedule`, and what a lift adds to
+    the data is accounted for.
     """
     exact = supports(process, HasDensity)
     times_key, noise_key, low_key, last_key, lift_key = jax.random.split(key, 5)
@@ -84,7 +85,13 @@ class Share(eqx.Module):
 
 
 def unexplained(
-    process: Tractable, score_fn: ScoreAt, schedule: Schedule, keys: Key, x0: Point, *, nodes=24
+    process: Tractable,
+    score_fn: Callable[[Array, Point, Time], Score],
+    schedule: Schedule,
+    keys: Key,
+    x0: Point,
+    *,
+    nodes: int = 24,
 ) -> Share:
     """E Φ(u, s)/E Φ(u, 0) over time, u the target: how much of it a score leaves unexplained.
 

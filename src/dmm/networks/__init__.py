@@ -1,4 +1,4 @@
-"""Networks: (inputs, tau, given, present) to a pytree shaped like the parameterisation's outputs."""
+"""Networks: (inputs, tau, given, present) to a pytree in the shape the score is made from."""
 
 from .mlp import MLP
 from .observations import Observations, observe

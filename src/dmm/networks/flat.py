@@ -9,7 +9,9 @@ from jaxtyping import Array, Float, PyTree
 
 def like(tree: PyTree) -> PyTree:
     """Shapes and types of a pytree of arrays: static, hashable, and saved with a network."""
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), tree)
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), tree
+    )
 
 
 def size(tree: PyTree) -> int:

@@ -34,7 +34,9 @@ class MLP(eqx.Module):
         layers[-1] = jax.tree.map(jnp.zeros_like, layers[-1])
         self.layers = tuple(layers)
 
-    def __call__(self, inputs: PyTree, tau: Time, given: Given = None, present: Array | float = 1.0):
+    def __call__(
+        self, inputs: PyTree, tau: Time, given: Given = None, present: Array | float = 1.0
+    ):
         parts = [flatten(inputs), time_features(tau)]
         if given is not None:
             here = jnp.asarray(present, parts[0].dtype)

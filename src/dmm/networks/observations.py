@@ -46,8 +46,7 @@ class Observations(eqx.Module):
         """One observation, encoded."""
         if given is None:
             return None
-        is_encoding = lambda node: isinstance(node, Encoding)
-        encodings = jax.tree.leaves(self.encodings, is_leaf=is_encoding)
+        encodings = jax.tree.leaves(self.encodings, is_leaf=lambda n: isinstance(n, Encoding))
         leaves, structure = jax.tree.flatten(given)
         encoded = [e.encode(leaf) for e, leaf in zip(encodings, leaves, strict=True)]
         return jax.tree.unflatten(structure, encoded)

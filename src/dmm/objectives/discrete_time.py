@@ -1,4 +1,4 @@
-"""Discrete-time objectives: the natural discretisation (section 5) and autoencoders (appendix I)."""
+"""Objectives in discrete time: natural discretisation (section 5), autoencoders (appendix I)."""
 
 import equinox as eqx
 import jax

@@ -60,4 +60,3 @@ class Explicit(eqx.Module):
         """The objective at a point x, already noised."""
         truth = process.score(lambda y: self.log_marginal(y, tau), x)
         return process.phi(x, process.mean(truth), score_fn(x, tau))
-

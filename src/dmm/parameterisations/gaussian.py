@@ -22,13 +22,13 @@ def _scaled(process: LinearDiffusion, x: Array, tau) -> Array:
 class PredictNoise(Parameterisation):
     """The network predicts the noise z of x = m x_0 + Rz: s = −R⁻ᵀ · output."""
 
-    def inputs(self, process, x, tau):
+    def inputs(self, process: LinearDiffusion, x, tau):
         return _scaled(process, x, tau)
 
-    def outputs(self, process, x):
+    def outputs(self, process: LinearDiffusion, x):
         return jnp.zeros_like(x)
 
-    def score(self, process, output, x, tau):
+    def score(self, process: LinearDiffusion, output, x, tau):
         _, r = process.kernel(tau)
         return -apply(solve_transposed(r), output)
 
@@ -36,13 +36,13 @@ class PredictNoise(Parameterisation):
 class PredictData(Parameterisation):
     """The network predicts the data x_0: s = −(RRᵀ)⁻¹ (x − m · output)."""
 
-    def inputs(self, process, x, tau):
+    def inputs(self, process: LinearDiffusion, x, tau):
         return _scaled(process, x, tau)
 
-    def outputs(self, process, x):
+    def outputs(self, process: LinearDiffusion, x):
         return jnp.zeros(process.data.shape, x.dtype)
 
-    def score(self, process, output, x, tau):
+    def score(self, process: LinearDiffusion, output, x, tau):
         m, r = process.kernel(tau)
         inverse = solve(r)
         precision = jnp.sum(inverse[:, :, None] * inverse[:, None, :], axis=0)
@@ -58,14 +58,14 @@ class Preconditioned(Parameterisation):
     noise drives.
     """
 
-    def inputs(self, process, x, tau):
+    def inputs(self, process: LinearDiffusion, x, tau):
         return _scaled(process, x, tau)
 
-    def outputs(self, process, x):
+    def outputs(self, process: LinearDiffusion, x):
         shape = (len(process.noisy), *process.data.shape)
         return jnp.zeros(shape if process.copies > 1 else process.data.shape, x.dtype)
 
-    def score(self, process, output, x, tau):
+    def score(self, process: LinearDiffusion, output, x, tau):
         noisy = jnp.asarray(process.noisy)
         scale = jnp.sqrt(gain(process, tau)[noisy])
         correction = scale[:, None] * output.reshape(len(noisy), -1)

@@ -43,18 +43,18 @@ class Factors(Parameterisation):
 
     factors: tuple[Parameterisation, ...]
 
-    def _each(self, process):
+    def _each(self, process: ProductProcess):
         return zip(self.factors, process.factors, process.speeds, strict=True)
 
-    def inputs(self, process, x, tau):
+    def inputs(self, process: ProductProcess, x, tau):
         terms = zip(self._each(process), x, strict=True)
         return tuple(head.inputs(p, y, c * tau) for (head, p, c), y in terms)
 
-    def outputs(self, process, x):
+    def outputs(self, process: ProductProcess, x):
         terms = zip(self._each(process), x, strict=True)
         return tuple(head.outputs(p, y) for (head, p, _), y in terms)
 
-    def score(self, process, output, x, tau):
+    def score(self, process: ProductProcess, output, x, tau):
         terms = zip(self._each(process), output, x, strict=True)
         return tuple(head.score(p, out, y, c * tau) for (head, p, c), out, y in terms)
 

@@ -94,7 +94,7 @@ class Noised(NamedTuple):
     target: Score
 
 
-class Noising(eqx.Module):
+class Noising(Process):
     """The capability of turning data into noise: where it starts, where it ends, how to get there.
 
     The state may hold more than the data (a velocity, a mask): `lift` adds it, `drop` hides it.
@@ -140,7 +140,7 @@ class HasDensity(Tractable):
         """−E log q_τ(X_τ | x_0)."""
 
 
-class Simulated(Noising, Process):
+class Simulated(Noising):
     """Noising by `substeps` steps of the process itself: for a process without exact draws.
 
     Such a process is trained by the implicit objective. Mix it in and say where it ends:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._types import Key, Scalar, ScoreFn, Time
+from .._types import Function, Key, Scalar, ScoreFn
 from ..spaces import Smooth
 from .base import Process, Reverse
 
@@ -101,14 +101,12 @@ class AbstractDiffusion(Process):
         return -0.5 * jnp.sum(jnp.where(noisy, terms, 0.0))
 
 
-def _row_divergence(process: AbstractDiffusion, x: Array, f=None) -> Array:
+def _row_divergence(process: AbstractDiffusion, x: Array, f: Function = lambda y: 1.0) -> Array:
     """div(a f) as a vector, by differentiation; f = 1 unless given."""
     space, zero = process.space, process.space.zero(x)
 
     def row(e):
         direction = e.reshape(zero.shape)
-        if f is None:
-            return space.divergence(lambda y: process.flux(y, direction), x)
         return space.divergence(lambda y: f(y) * process.flux(y, direction), x)
 
     basis = jnp.eye(zero.size, dtype=zero.dtype)

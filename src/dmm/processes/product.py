@@ -104,13 +104,13 @@ class ProductLaw(Law):
 class ProductProcess(AbstractProduct, Tractable):
     """Independent processes, each at the speed that takes it to its reference at `horizon`."""
 
-    factors: tuple[Process, ...]
+    factors: tuple[Tractable, ...]
     speeds: tuple[float, ...] = eqx.field(static=True)
     horizon: float = eqx.field(static=True)
 
-    def __init__(self, *factors: Process):
+    def __init__(self, *factors: Tractable):
         for i, factor in enumerate(factors):
-            if not isinstance(factor, Tractable) or not isinstance(factor, Process):
+            if not isinstance(factor, Tractable):
                 raise ValueError(f"factors[{i}]: {type(factor).__name__} has no exact noising")
         self.factors = factors
         self.horizon = max(factor.horizon for factor in factors)

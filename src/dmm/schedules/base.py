@@ -48,7 +48,7 @@ class Schedule(eqx.Module):
         """n times, stratified, and weights w so that mean(w f(τ)) is unbiased for ∫f dτ."""
         strata = (jnp.arange(n) + jax.random.uniform(key, (n,))) / n
         t = self.t_min + (1 - self.t_min) * strata
-        return jax.vmap(self.tau)(t), (1 - self.t_min) * jax.vmap(self.rate)(t)
+        return jnp.asarray(jax.vmap(self.tau)(t)), (1 - self.t_min) * jax.vmap(self.rate)(t)
 
     def grid(self, steps: int) -> Float[Array, " steps+2"]:
         """Times to sample at: evenly spaced in t from 1 down to t_min, and then τ = 0."""

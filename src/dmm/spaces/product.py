@@ -23,7 +23,7 @@ class Product(Space):
     def check(self, data, name="data"):
         if not isinstance(data, tuple | list) or len(data) != len(self.factors):
             raise ValueError(
-                f"{name}: expected a tuple of {len(self.factors)} arrays, one a factor of the product"
+                f"{name}: expected a tuple of {len(self.factors)} arrays, one a factor"
             )
         parts = tuple(
             factor.check(part, f"{name}[{i}]")

@@ -1,7 +1,7 @@
 """Tangent vectors on a smooth space or on a product of such: a pytree of coordinates."""
 
 import jax
-from jaxtyping import Array
+import jax.numpy as jnp
 
 from .._types import Key, Point, Scalar
 from .base import Smooth, Space
@@ -32,7 +32,7 @@ def draw_noise(key: Key, space: Space, x: Point) -> Point:
     return jax.tree.unflatten(structure, draws)
 
 
-def divergence(space: Space, field, x: Point, key: Key | None = None) -> Scalar | Array:
+def divergence(space: Space, field, x: Point, key: Key | None = None) -> Scalar:
     """div field(x): exact, or by one random probe a factor where a key is given."""
     if isinstance(space, Product):
         keys = [None] * len(x) if key is None else jax.random.split(key, len(x))
@@ -43,7 +43,7 @@ def divergence(space: Space, field, x: Point, key: Key | None = None) -> Scalar 
 
             return divergence(space.factors[i], own, x[i], keys[i])
 
-        return sum(factor(i) for i in range(len(x)))
+        return sum((factor(i) for i in range(len(x))), jnp.zeros(()))
     space = _smooth(space)
     if key is None:
         return space.divergence(field, x)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 
-
 class Checkpoints:
     """The checkpoints of one fit in `folder`: the two latest states, saved in the background.
 

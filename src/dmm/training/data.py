@@ -72,7 +72,7 @@ class Arrays(Source):
 class Simulator(Source):
     """Fresh examples at every step: `draw(key)` is traceable and gives one point, or an `Example`.
 
-        dmm.fit(dmm.Simulator(lambda key: dmm.Example(theta(key), given=observe(key))), ...)
+    dmm.fit(dmm.Simulator(lambda key: dmm.Example(theta(key), given=observe(key))), ...)
     """
 
     def __init__(self, draw: Callable[[Key], Any], *, previews: int = 4096):

@@ -22,7 +22,7 @@ from ..processes import Noising, Process, Tractable, default_process
 from ..schedules import Geometric, Schedule, default_schedule, likelihood_weighting
 from ..spaces import Space, Units, default_units
 from .checkpoints import Checkpoints
-from .data import Arrays, Example, Simulator, Source, Stream, check_examples
+from .data import Arrays, Example, Source, Stream, check_examples
 from .loop import Losses, Settings, train
 
 
@@ -77,8 +77,8 @@ def fit(
     to the same bits; the finished model is kept there as `model.dmm`.
     """
     key = check_key(key)
-    process = _process(space, process)
-    source = _source(data, given, process.data)
+    noising = _noising(space, process)
+    source = _source(data, given, noising.data)
     settings = Settings(
         steps=steps,
         batch_size=batch_size,
@@ -90,20 +90,20 @@ def fit(
         progress=progress,
     )
     _check_settings(settings, drop_given, validation, isinstance(source, Arrays))
-    objective = _objective(objective, process)
-    schedule = schedule or default_schedule(process)
+    objective = _objective(objective, noising)
+    schedule = schedule or default_schedule(noising)
     times = _times(times, schedule)
 
     preview_key, split_key, network_key, train_key = jax.random.split(key, 4)
     preview = source.preview(preview_key)
     if not isinstance(source, Arrays):
-        preview = check_examples(process.data, preview)
-    units = units or default_units(process.data, preview.x)
+        preview = check_examples(noising.data, preview)
+    units = units or default_units(noising.data, preview.x)
     model = Model(
-        process=process,
+        process=noising,
         schedule=schedule,
         times=times,
-        parameterisation=parameterisation or default_parameterisation(process),
+        parameterisation=parameterisation or default_parameterisation(noising),
         network=None,
         units=units,
         observations=None if preview.given is None else observe(preview.given),
@@ -168,7 +168,7 @@ def _with_network(model: Model, network: Any, key: Key, preview: Example) -> Mod
 
     def shapes(x, given):
         state = process.draw(jax.random.key(0), model.units.forward(x), 1.0)
-        encoded = None if given is None else model.observations.encode(given)
+        encoded = model.observations.encode(given) if model.observations else None
         return head.inputs(process, state, 1.0), head.outputs(process, state), encoded
 
     inputs, outputs, encoded = jax.eval_shape(shapes, x, given)
@@ -185,7 +185,7 @@ def _with_network(model: Model, network: Any, key: Key, preview: Example) -> Mod
     return _replace_network(model, network)
 
 
-def _process(space: Space | None, process: Process | None) -> Any:
+def _noising(space: Space | None, process: Process | None) -> Any:
     if process is None:
         if space is None:
             raise ValueError("space: say where the data live, as in space=dmm.Euclidean(2)")
@@ -288,7 +288,7 @@ def _name(function: Any) -> str:
 
 def _classes(tree: Any) -> list[type]:
     """The classes of a module tree, so that a model with the user's own loads again."""
-    found = {type(node) for node in jax.tree.leaves(tree, is_leaf=lambda n: isinstance(n, eqx.Module))}
+    found = set()
 
     def walk(node):
         if isinstance(node, eqx.Module):
@@ -300,4 +300,4 @@ def _classes(tree: Any) -> list[type]:
                 walk(child)
 
     walk(tree)
-    return [cls for cls in found if issubclass(cls, eqx.Module)]
+    return list(found)

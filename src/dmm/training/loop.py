@@ -202,7 +202,9 @@ def _validate(loss_fn: LossFn, held_out: Arrays | None, key: Key, settings: Sett
     @functools.partial(jax.jit, donate_argnums=0)
     def validate(state: State, examples: Example):
         def one(index):
-            return loss_fn(state.average, jax.random.fold_in(key, index), rows(examples, index)).mean
+            return loss_fn(
+                state.average, jax.random.fold_in(key, index), rows(examples, index)
+            ).mean
 
         loss = jnp.mean(jax.lax.map(one, jnp.arange(repeats * batches)))
         better = loss < state.best_loss

@@ -86,4 +86,3 @@ def _objective(
             raise ValueError("log_truth: `explicit` needs the data's log-density; pass it")
         return Explicit(lambda x, _: log_truth(x)).at, 0.0
     raise ValueError(f"method: choose implicit, denoising or explicit, not {method!r}")
-

@@ -11,7 +11,8 @@ class Metrics:
 
     def __init__(self, folder: Path | None, step: int):
         self.path = None if folder is None else folder / "metrics.jsonl"
-        self.step, self.validation = step, None
+        self.step = step
+        self.validation: float | None = None
         self._file, self._from = None, (step, time.monotonic())
 
     def __enter__(self) -> Self:
