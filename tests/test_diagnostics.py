@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist, pdist
 from dmm.diagnostics import c2st, mmd, wasserstein1
 
 
-@pytest.fixture(autouse=True, params=[False, True], ids=["float32", "float64"])
+@pytest.fixture(params=[False, True], ids=["float32", "float64"])
 def precision(request):
     with jax.enable_x64(request.param), jax.numpy_rank_promotion("raise"):
         yield request.param
@@ -27,7 +27,7 @@ def key():
 
 
 EVERY = {
-    "c2st": lambda x, y: c2st(key(), x, y),
+    "c2st": lambda x, y: c2st(key(), x, y, folds=2),
     "mmd": mmd,
     "wasserstein1": wasserstein1,
 }
@@ -37,12 +37,12 @@ EVERY = {
 def test_c2st_approaches_the_best_accuracy(shift):
     """N(0, 1) against N(shift, 1): no classifier beats Φ(shift / 2).
 
-    Held-out accuracy over 1,000 points has a standard deviation below 0.016; three are allowed,
-    and a fourth for a classifier short of the best. The key is fixed.
+    Over 60 fresh pairs of sets the accuracy had standard deviation 0.020 at shift 0 (more than the
+    binomial 0.016: folds share training points) and 0.015 at 1; four of the larger are allowed.
     """
     accuracy = c2st(key(), normal((500, 1), 1, shift), normal((500, 1), 2))
     assert isinstance(accuracy, float)
-    assert accuracy == pytest.approx(stats.norm.cdf(shift / 2), abs=0.064)
+    assert accuracy == pytest.approx(stats.norm.cdf(shift / 2), abs=4 * 0.020)
 
 
 def test_c2st_sees_more_than_marginals():
@@ -52,14 +52,15 @@ def test_c2st_sees_more_than_marginals():
 
 def test_c2st_repeats_with_its_key():
     x, y = normal((60, 2), 1, 0.3), normal((60, 2), 2)
-    assert c2st(key(), x, y) == c2st(key(), x, y)
-    assert c2st(key(), x, y) != c2st(jax.random.key(5), x, y)
+    first = c2st(key(), x, y, folds=2)
+    assert c2st(key(), x, y, folds=2) == first
+    assert c2st(jax.random.key(5), x, y, folds=2) != first
 
 
 def test_c2st_does_not_depend_on_units():
     # Powers of two: the standardised inputs are the same to the bit.
     x, y, units = normal((60, 2), 1, 0.3), normal((60, 2), 2), np.array([1024.0, 1 / 64])
-    assert c2st(key(), x, y) == c2st(key(), x * units, y * units)
+    assert c2st(key(), x, y, folds=2) == c2st(key(), x * units, y * units, folds=2)
 
 
 def test_c2st_sees_a_departure_from_a_constant():
@@ -87,16 +88,19 @@ def test_mmd_is_its_formula_however_it_is_cut(entries, precision, monkeypatch):
     assert mmd(x, y, bandwidth=0.7) == pytest.approx(brute_force_mmd(x, y, 0.7), abs=tolerance)
 
 
+@pytest.mark.usefixtures("precision")
 def test_mmd_of_two_gaussians():
     """N(0, 1) against N(1, 1), h = 1: MMD² = 2 (1 − e^{−1/6}) / √3 ≈ 0.177.
 
-    The estimate's standard deviation at 3,000 points, over keys, is 0.0066; four are allowed.
+    The estimate's standard deviation at 3,000 points, from the variance of the witness function
+    under both laws, is 0.0096 (0.0098 over 300 draws); four are allowed.
     """
     truth = 2 * (1 - np.exp(-1 / 6)) / np.sqrt(3)
     value = mmd(normal((3_000, 1), 1), normal((3_000, 1), 2, 1.0), bandwidth=1.0)
-    assert value == pytest.approx(truth, abs=4 * 0.0066)
+    assert value == pytest.approx(truth, abs=4 * 0.0096)
 
 
+@pytest.mark.usefixtures("precision")
 def test_mmd_survives_a_large_offset():
     x, y = normal((70, 3), 1, 0.5), normal((41, 3), 2)
     assert mmd(x + 1e6, y + 1e6) == pytest.approx(mmd(x, y), abs=1e-6)
@@ -114,6 +118,7 @@ def test_wasserstein1_of_a_shift_is_the_shift():
     np.testing.assert_allclose(wasserstein1(x[::-1] + np.array([3.0, -0.5]), x), [3.0, 0.5])
 
 
+@pytest.mark.usefixtures("precision")
 @pytest.mark.parametrize("name", EVERY)
 def test_points_may_be_trees_of_any_arrays(name):
     x, y = normal((40, 6), 1, 1.0), normal((40, 6), 2)
@@ -149,7 +154,7 @@ def test_bad_points_are_refused(name, x, y, message):
         (lambda: c2st(key(), np.zeros((9, 2)), np.zeros((8, 2))), "cut both to 8"),
         (lambda: c2st(key(), np.zeros((9, 2)), np.zeros((9, 2)), folds=1), "folds must lie"),
         (lambda: mmd(np.zeros((9, 2)), np.zeros((9, 2))), "pass a bandwidth"),
-        (lambda: mmd(np.zeros((9, 2)), np.zeros((9, 2)), bandwidth=0), "bandwidth must be pos"),
+        (lambda: mmd(np.zeros((9, 2)), np.zeros((9, 2)), bandwidth=0.0), "bandwidth must be pos"),
         (lambda: mmd(np.zeros((1, 2)), np.zeros((9, 2))), "at least 2 points"),
     ],
 )

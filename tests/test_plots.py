@@ -17,7 +17,8 @@ def normal(shape, seed=0):
 
 
 def bell(x):
-    return -0.5 * jnp.sum(x**2)
+    """Wider along x than along y, so that a swap of the two shows."""
+    return -0.5 * (x[0] ** 2 + 4 * x[1] ** 2)
 
 
 SQUARE = ((-3.0, 3.0), (-2.0, 2.0))
@@ -139,7 +140,10 @@ def test_paths_colour_each_segment_by_its_tau():
         (lambda: scatter2d({}), "panels must be a dict"),
         (lambda: scatter2d({"a": normal((5, 3))}), r"panels\['a'\].*\(n, 2\)"),
         (lambda: scatter2d({"a": np.full((5, 2), np.nan)}), r"panels\['a'\] must be finite"),
-        (lambda: scatter2d({"a": normal((5, 2))}, limits=((1, 0), (0, 1))), "limits must be"),
+        (
+            lambda: scatter2d({"a": normal((5, 2))}, limits=((1.0, 0.0), (0.0, 1.0))),
+            "limits must be",
+        ),
         (lambda: density2d({"a": bell}), "limits must be given"),
         (lambda: density2d({"a": (1, 2)}), "function of a point"),
         (lambda: density2d({"a": (*GRID[:2], GRID[2].T)}), r"values of panels\['a'\]"),

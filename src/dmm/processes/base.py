@@ -189,6 +189,6 @@ def _one(x: Point) -> Array:
 
 
 @functools.singledispatch
-def default_process(space: Space) -> Process:
+def default_process(space: Space) -> Tractable:
     """The noising process that `fit` chooses for a space."""
     raise ValueError(f"space: no default process for {space}; pass process=...")

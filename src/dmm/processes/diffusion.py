@@ -101,7 +101,9 @@ class AbstractDiffusion(Process):
         return -0.5 * jnp.sum(jnp.where(noisy, terms, 0.0))
 
 
-def _row_divergence(process: AbstractDiffusion, x: Array, f: Function = lambda y: 1.0) -> Array:
+def _row_divergence(
+    process: AbstractDiffusion, x: Array, f: Function = lambda _: jnp.ones(())
+) -> Array:
     """div(a f) as a vector, by differentiation; f = 1 unless given."""
     space, zero = process.space, process.space.zero(x)
 

@@ -1,0 +1,359 @@
+"""The table of processes that the laws are tested over. A later process costs one row of `ROWS`.
+
+A row says how to integrate over its space; everything else (test functions, points, laws) follows.
+Points are numpy arrays in double precision, so that a test decides on the precision it runs in.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import hypothesis.extra.numpy as hnp
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dmm
+
+# --- Where one integrates ------------------------------------------------------------------------
+
+
+class Domain(NamedTuple):
+    """∫ f dν = Σ weights · f(nodes) for smooth f that fall as fast as exp(log_base)."""
+
+    nodes: Any  # stacked points
+    weights: np.ndarray
+    log_base: Callable  # log of a positive function, without flux at any boundary
+    points: Any  # a hypothesis strategy
+
+
+def reals(shape: tuple[int, ...], *, step: float, reach: float = 9.0) -> Domain:
+    """R^d by the trapezoidal rule, which is exact to rounding for analytic functions that decay.
+
+    A Gaussian of variance v is integrated with relative error 2 exp(−2π²v/step²).
+    """
+    line = np.arange(-reach, reach + step / 2, step)
+    size = math.prod(shape)
+    nodes = np.stack(np.meshgrid(*[line] * size, indexing="ij"), -1).reshape(-1, *shape)
+    numbers = st.floats(-2.5, 2.5, allow_subnormal=False)
+    return Domain(
+        nodes,
+        np.full(len(nodes), step**size),
+        lambda x: -0.5 * jnp.sum(x**2),
+        hnp.arrays(np.float64, shape, elements=numbers),
+    )
+
+
+def states(shape: tuple[int, ...], number: int) -> Domain:
+    """A finite space by the sum over all of its points."""
+    every = list(itertools.product(range(number), repeat=math.prod(shape)))
+    nodes = np.array(every, np.int32).reshape(-1, *shape)
+    # log β needs no help to be summable; a zero that depends on x keeps it a function of x.
+    points = st.integers(0, len(nodes) - 1).map(lambda i: nodes[i])
+    return Domain(nodes, np.ones(len(nodes)), lambda x: 0.0 * jnp.sum(x), points)
+
+
+def side_by_side(*domains: Domain) -> Domain:
+    """The product of domains: points are tuples."""
+    index = np.meshgrid(*[np.arange(len(d.weights)) for d in domains], indexing="ij")
+    index = [i.ravel() for i in index]
+    return Domain(
+        tuple(d.nodes[i] for d, i in zip(domains, index, strict=True)),
+        math.prod(d.weights[i] for d, i in zip(domains, index, strict=True)),
+        lambda x: sum(d.log_base(y) for d, y in zip(domains, x, strict=True)),
+        st.tuples(*[d.points for d in domains]),
+    )
+
+
+# --- Rows ----------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Row:
+    """A process and what a test must know beyond it."""
+
+    name: str
+    process: Any
+    domain: Domain
+    data: tuple = ()  # two data points, for a process with exact noising
+    tau: float = 1.0  # a time at which the quadrature resolves the transition law
+    stationary: bool = True  # whether the reference is invariant
+    latent: bool = False  # whether targets are a latent variable's, not the conditional score
+
+    def _repr_pretty_(self, printer, cycle):
+        printer.text(self.name)  # as hypothesis reports it
+
+    def integrate(self, f) -> jax.Array:
+        """∫ f dν."""
+        return jnp.sum(self.domain.weights * jax.vmap(f)(self.nodes))
+
+    def integrate_vector(self, density, values) -> jax.Array:
+        """∫ density · values dν, for a function with values in a vector space."""
+        weights = self.domain.weights * jax.vmap(density)(self.nodes)
+        return jnp.tensordot(weights, jax.vmap(values)(self.nodes), 1)
+
+    @property
+    def nodes(self):
+        return jax.tree.map(jnp.asarray, self.domain.nodes)
+
+    def wave(self, theta) -> Callable:
+        """A smooth bounded function with generic derivatives, on any space."""
+
+        def f(x):
+            features = jax.tree.leaves(self.process.space.features(x))
+            u = jnp.concatenate([leaf.ravel() for leaf in features])
+            return jnp.sum(theta["height"] * jnp.sin(theta["slope"] @ u + theta["phase"]))
+
+        return f
+
+    def thetas(self, seed: int, n: int):
+        """Coefficients of n waves, stacked."""
+        return jax.tree.map(lambda *a: jnp.stack(a), *[self.theta([seed, i]) for i in range(n)])
+
+    def waves(self, seed: int, n: int) -> Callable:
+        """n waves, as one function with values in Rⁿ."""
+        thetas = self.thetas(seed, n)
+        return lambda x: jax.vmap(lambda theta: self.wave(theta)(x))(thetas)
+
+    def log_law(self, theta) -> Callable:
+        """The logarithm of a positive integrable function with generic derivatives."""
+        wave = self.wave(theta)
+        return lambda x: self.domain.log_base(x) + wave(x)
+
+    def theta(self, seed: int):
+        """Coefficients of a wave."""
+        x = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), self.domain.nodes)
+        size = sum(leaf.size for leaf in jax.tree.leaves(self.process.space.features(x)))
+        random = np.random.default_rng(seed)
+        return {  # slopes under 1: the quadrature then resolves products and exponentials of waves
+            "slope": jnp.asarray(random.uniform(-1, 1, (3, size)) / math.sqrt(size)),
+            "phase": jnp.asarray(random.normal(size=3)),
+            "height": jnp.asarray(0.5 * random.normal(size=3)),
+        }
+
+    def some_points(self, n: int):
+        """n nodes of the quadrature from where exp(log_base) has its mass, stacked."""
+        log_base = np.asarray(jax.vmap(self.domain.log_base)(self.nodes))
+        inner = np.flatnonzero(log_base >= log_base.max() - 2.0)
+        chosen = inner[np.linspace(0, len(inner) - 1, n + 2).astype(int)[1:-1]]
+        return jax.tree.map(lambda leaf: leaf[chosen], self.nodes)
+
+    @property
+    def starts(self):
+        """The two data points, as arrays."""
+        return tuple(jax.tree.map(_array, x0, is_leaf=_is_number) for x0 in self.data)
+
+    def log_mixture(self, share=0.3) -> Callable:
+        """(x, τ) ↦ log q_τ(x) for data that are the two points, with probabilities share, 1 − share."""
+        one, two = self.starts
+
+        def log_q(x, tau):
+            return jnp.logaddexp(
+                jnp.log(share) + self.process.log_transition(x, one, tau),
+                jnp.log1p(-share) + self.process.log_transition(x, two, tau),
+            )
+
+        return log_q
+
+
+def _is_number(x):
+    return not isinstance(x, tuple)  # a tuple is a point of a product
+
+
+def _array(x):
+    x = np.asarray(x)
+    return jnp.asarray(x, jnp.int32 if x.dtype.kind == "i" else jnp.result_type(float))
+
+
+def over(rows, **kwargs):
+    """Parametrise a test over rows; tests of a row share a worker, and so what it compiled."""
+    params = [pytest.param(r, id=r.name, marks=pytest.mark.xdist_group(r.name)) for r in rows]
+    return pytest.mark.parametrize("row", params, **kwargs)
+
+
+def assert_mean(draws, truth, *, sigmas=5.0, rounding=1e-6):
+    """Each column's mean is the truth within 5 standard errors: false by chance once in 2·10⁶."""
+    draws = np.asarray(draws, np.float64).reshape(len(draws), -1)
+    error = np.abs(draws.mean(0) - np.ravel(truth))
+    bound = sigmas * draws.std(0) / len(draws) ** 0.5 + rounding
+    assert np.all(error <= bound), f"off by {np.max(error / bound):.1f} times the bound"
+
+
+def fitted_order(sizes, errors) -> float:
+    """The slope of log error against log size."""
+    return float(np.polyfit(np.log(sizes), np.log(np.abs(errors)), 1)[0])
+
+
+@contextlib.contextmanager
+def feeding(**draws):
+    """`jax.random.normal` (or another, by its name) returns the given values, one a call.
+
+    What is random becomes a function of its noise: expectations by quadrature, laws by derivatives.
+    """
+
+    def from_queue(queue):
+        def draw(key, first=(), *args, shape=None, **kwargs):
+            value = jnp.asarray(queue.pop(0))
+            wanted = shape if shape is not None else first if isinstance(first, tuple) else None
+            return value if wanted is None else value.reshape(wanted)
+
+        return draw
+
+    queues = {name: list(values) for name, values in draws.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, queue in queues.items():
+            patch.setattr(jax.random, name, from_queue(queue))
+        yield
+    assert not any(queues.values()), "fewer draws were made than values given"
+
+
+# --- Processes of a user's own -------------------------------------------------------------------
+
+
+class StationaryLaw(dmm.Law):
+    """Independent coordinates, each with the given probabilities."""
+
+    shape: tuple[int, ...] = eqx.field(static=True)
+    probabilities: tuple[float, ...] = eqx.field(static=True)
+
+    def sample(self, key):
+        logits = jnp.log(jnp.asarray(self.probabilities))
+        return jax.random.categorical(key, logits, shape=self.shape).astype(jnp.int32)
+
+    def log_prob(self, x):
+        return jnp.sum(jnp.log(jnp.asarray(self.probabilities))[x])
+
+
+class RateMatrix(dmm.Jump, dmm.HasDensity):
+    """A chain with any rate matrix B, the same on every coordinate; exact by exp(τB)."""
+
+    space: dmm.Finite
+    matrix: tuple[tuple[float, ...], ...] = eqx.field(static=True)
+    horizon: float = eqx.field(static=True, default=10.0)
+
+    @property
+    def data(self):
+        return self.space
+
+    @property
+    def reference(self):
+        return StationaryLaw(self.space.shape, stationary(self.matrix))
+
+    def off_diagonal(self):
+        return jnp.asarray(self.matrix) * (1 - jnp.eye(self.space.states))
+
+    def kernel(self, tau):
+        """exp(τB) by uniformisation and squaring: never negative, and quick to compile."""
+        one, fastest = jnp.eye(self.space.states), -min(min(row) for row in self.matrix)
+        jump, h = one + jnp.asarray(self.matrix) / fastest, fastest * tau / 64
+        series = one
+        for n in range(12, 0, -1):
+            series = one + (h / n) * (jump @ series)
+        return jnp.linalg.matrix_power(jnp.exp(-h) * series, 64)
+
+    def moves(self, x):
+        return jnp.broadcast_to(jnp.arange(self.space.states, dtype=x.dtype), self._wide(x))
+
+    def rates(self, x):
+        return self.off_diagonal()[x]
+
+    def inflow(self, x):
+        return self.off_diagonal().T[x]
+
+    def noise(self, key, x0, tau):
+        row = self.kernel(tau)[x0]
+        x = jax.random.categorical(key, jnp.log(row)).astype(x0.dtype)
+        return dmm.Noised(x, row / jnp.take_along_axis(row, x[..., None], -1))
+
+    def log_transition(self, x, x0, tau):
+        return jnp.sum(jnp.log(self.kernel(tau)[x0, x]))
+
+    def entropy(self, x0, tau):
+        row = self.kernel(tau)[x0]
+        return -jnp.sum(row * jnp.log(row))
+
+    def lift(self, key, x0):
+        return x0, jnp.zeros(())
+
+    def drop(self, x):
+        return x
+
+    def _wide(self, x):
+        return (*x.shape, self.space.states)
+
+
+@functools.cache
+def stationary(matrix) -> tuple[float, ...]:
+    """The probabilities π with πB = 0."""
+    b = np.array(matrix)
+    system = np.vstack([b.T, np.ones(len(b))])
+    return tuple(np.linalg.lstsq(system, np.eye(len(b) + 1)[-1], rcond=None)[0].tolist())
+
+
+class Bent(dmm.Diffusion):
+    """A diffusion from its two methods: nonlinear drift, covariance of rank one that turns with x."""
+
+    space: dmm.Euclidean
+
+    def drift(self, x):
+        return jnp.stack([jnp.sin(x[1]) - x[0], 0.5 * jnp.cos(x[0]) * x[1]])
+
+    def covariance(self, x):
+        u = jnp.stack([1 + 0.5 * jnp.sin(x[1]), jnp.cos(x[0])])
+        return u[:, None] * u[None, :]
+
+
+# Neither matrix is reversible, and rates differ by a factor of eight: nothing cancels by symmetry.
+FOUR = ((-1.6, 0.9, 0.2, 0.5), (0.1, -0.8, 0.4, 0.3), (0.7, 0.3, -1.2, 0.2), (0.4, 0.6, 0.8, -1.8))
+THREE = ((-1.0, 0.8, 0.2), (0.1, -0.7, 0.6), (0.9, 0.3, -1.2))
+
+
+def line_process(kind=dmm.OrnsteinUhlenbeck, size=1, **kwargs):
+    return kind(dmm.Euclidean(size), **kwargs)
+
+
+# --- The table -----------------------------------------------------------------------------------
+
+LINE = reals((1,), step=0.25)
+PLANE, PHASE = reals((2,), step=0.35), reals((2, 1), step=0.35)
+COARSE = {"step": 0.65, "reach": 8.2}  # three dimensions need a coarser grid
+
+ROWS = (
+    Row("ou", line_process(), LINE, data=([0.1], [2.0])),
+    Row("ou-plane", line_process(size=2), PLANE, data=([0.1, 0.4], [2.0, 1.0])),
+    Row(
+        "brownian",
+        line_process(dmm.Brownian, horizon=3.0),
+        reals((1,), step=0.25, reach=12.0),
+        data=([0.1], [2.0]),
+        stationary=False,  # it has no stationary law: its docstring says what the reference is
+    ),
+    Row("damped", line_process(dmm.CriticallyDamped), PHASE, data=([0.1], [2.0])),
+    Row(
+        "ou-damped",
+        dmm.ProductProcess(line_process(), line_process(dmm.CriticallyDamped, horizon=8.0)),
+        side_by_side(reals((1,), **COARSE), reals((2, 1), **COARSE)),
+        data=(([0.1], [0.9]), ([2.0], [0.0])),
+        tau=2.0,
+    ),
+    Row("chain", RateMatrix(dmm.Finite((), 4), FOUR), states((), 4), data=(0, 2)),
+    Row("chains", RateMatrix(dmm.Finite((2,), 3), THREE), states((2,), 3), data=([0, 1], [2, 2])),
+    Row(
+        "chain-ou",
+        dmm.ProductProcess(RateMatrix(dmm.Finite((), 4), FOUR, horizon=8.0), line_process()),
+        side_by_side(states((), 4), LINE),
+        data=((0, [0.1]), (2, [2.0])),
+    ),
+    Row("own-diffusion", Bent(dmm.Euclidean(2)), PLANE),
+)
+
+TRACTABLE = tuple(row for row in ROWS if isinstance(row.process, dmm.Tractable))
+DENSE = tuple(row for row in TRACTABLE if dmm.supports(row.process, dmm.HasDensity))
+DIFFUSIONS = tuple(row for row in ROWS if dmm.supports(row.process, dmm.AbstractDiffusion))
