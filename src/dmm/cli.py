@@ -15,11 +15,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 from typer.core import TyperCommand, TyperGroup
 
-# `from . import report` would ask the package for a public name first, and that imports JAX.
-import dmm.experiments as experiments
-import dmm.report as report
-
-from . import __version__
+from . import __version__, experiments, report
 from .experiments import Experiment
 from .runs import SAMPLES, Run, RunError, Table, unused, write_samples
 

@@ -1,6 +1,8 @@
 """The façade: a process, its schedule, and a network that knows its score."""
 
 import os
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from . import storage
+from ._progress import track
 from ._types import Given, Key, Point, Score, Time
 from .likelihood import elbo, flow_log_likelihood, unexplained
 from .networks import Observations
@@ -55,7 +58,7 @@ class Model(eqx.Module):
         grid: Any = None,
         guidance: float = 1.0,
         path: bool = False,
-        batch_size: int = 10_000,
+        batch_size: int = 4096,
     ) -> Point:
         """n draws, stacked along a leading axis.
 
@@ -79,12 +82,12 @@ class Model(eqx.Module):
         count = len(jax.tree.leaves(given)[0]) if several else 1
         keys = jax.random.split(key, count * n)
         which = jnp.repeat(jnp.arange(count), n)
-        parts = []
-        for start in range(0, count * n, batch_size):
-            chunk = slice(start, start + batch_size)
-            own = jax.tree.map(lambda leaf, c=chunk: leaf[which[c]], given) if several else given
-            parts.append(_sample(self, settings, keys[chunk], own, several))
-        points = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+        points = _batched(
+            lambda keys, which: _sample(self, settings, keys, given, which if several else None),
+            (keys, which),
+            batch_size,
+            "sampling",
+        )
         if several:
             points = jax.tree.map(lambda leaf: leaf.reshape(count, n, *leaf.shape[1:]), points)
         return points
@@ -105,7 +108,9 @@ class Model(eqx.Module):
         few = jax.tree.map(lambda leaf: leaf[:512], (x, given))
         share = _share(self, process, jax.random.split(pilot_key, min(n, 512)), *few)
         args = (jax.random.split(key, n), x, given)
-        return _batched(lambda *args: _elbo(self, process, draws, share, *args), args, batch_size)
+        return _batched(
+            lambda *args: _elbo(self, process, draws, share, *args), args, batch_size, "bound"
+        )
 
     def log_likelihood(
         self,
@@ -159,9 +164,8 @@ class Model(eqx.Module):
                 f"given: expected one observation of shape {_shapes(wanted)} (or several, "
                 f"stacked), got {_shapes(arrays)}"
             )
-        known = [a for a in jax.tree.leaves(arrays) if not isinstance(a, jax.core.Tracer)]
-        if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in known):
-            raise ValueError("given: holds NaN or infinity; repair it")
+        assert self.observations is not None
+        self.observations.check(arrays)
         return arrays, extra == {1}
 
     def _check_pairs(self, x: Point, given: Given) -> tuple[Point, Given]:
@@ -190,7 +194,8 @@ class _SampleSettings(eqx.Module):
 
 
 @eqx.filter_jit
-def _sample(model: Model, settings: _SampleSettings, keys: Key, given: Given, several: bool):
+def _sample(model: Model, settings: _SampleSettings, keys: Key, given: Given, which: Array | None):
+    """A draw a key, given the observation, or of several the one that `which` names."""
     process = model.process
 
     def score(x, tau, given):
@@ -217,7 +222,9 @@ def _sample(model: Model, settings: _SampleSettings, keys: Key, given: Given, se
 
         return jax.vmap(finish)(end) if settings.path else finish(end)
 
-    return jax.vmap(draw, in_axes=(0, 0 if several else None))(keys, given)
+    if which is None:
+        return jax.vmap(lambda key: draw(key, given))(keys)
+    return jax.vmap(draw)(keys, jax.tree.map(lambda leaf: leaf[which], given))
 
 
 @eqx.filter_jit
@@ -270,13 +277,32 @@ def _log_likelihood(model: Model, settings: tuple, keys, x, given):
     return jax.vmap(one)(keys, x, given)
 
 
-def _batched(f, args, batch_size: int):
+def _batched(f: Callable, args: Any, batch_size: int, label: str) -> Any:
+    """f over stacked arguments, a batch at a time, all batches of one size."""
     n = len(jax.tree.leaves(args)[0])
-    parts = [
-        f(*jax.tree.map(lambda leaf, s=start: leaf[s : s + batch_size], args))
-        for start in range(0, n, batch_size)
-    ]
-    return jnp.concatenate(parts)
+    size = min(n, batch_size)
+    starts = list(range(0, n, size))
+
+    def part(start):
+        # The last batch is filled up with the first rows, so that it compiles to the same code.
+        rows = jnp.arange(start, start + size) % n
+        return f(*jax.tree.map(lambda leaf: leaf[rows], args))
+
+    parts = [part(start) for start in track(starts, label)]
+    values = jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:n], *parts)
+    _warn_of_non_finite(values, label)
+    return values
+
+
+def _warn_of_non_finite(values: Any, label: str) -> None:
+    leaves = [leaf for leaf in jax.tree.leaves(values) if not isinstance(leaf, jax.core.Tracer)]
+    bad = sum(int(jnp.sum(~jnp.isfinite(leaf))) for leaf in leaves)
+    if bad:
+        warnings.warn(
+            f"{label}: {bad} of {sum(leaf.size for leaf in leaves)} numbers are not finite; the "
+            "score is wild far from the data it was learned from: try more `steps`",
+            stacklevel=4,
+        )
 
 
 def check_key(key: Key) -> Key:

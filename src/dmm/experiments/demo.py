@@ -20,7 +20,7 @@ PRESETS = {
 
 
 def demo(
-    run: Run, *, steps: int = 4000, width: int = 128, points: int = 2000, seed: int = 0
+    run: Run, *, steps: int = 8000, width: int = 128, points: int = 2000, seed: int = 0
 ) -> Table:
     """Three small fits, each with its pictures, and one table."""
     keys = jax.random.split(jax.random.key(seed), 2)
@@ -28,6 +28,6 @@ def demo(
     rows = compare(run, "ring", GaussianMixture.ring(), keys[0], **settings)
     rows += compare(run, "moons", TwoMoons(), keys[1], **settings)
     posterior = linear_gaussian(
-        run, dim=4, steps=steps // 2, observations=3, samples=points, seed=seed
+        run, dim=4, steps=steps // 4, observations=3, samples=points, seed=seed
     )
     return rows + [{"target": "posterior", **row} for row in posterior]

@@ -17,6 +17,10 @@ class Encoding(eqx.Module):
     def encode(self, leaf: Array) -> Array:
         """The leaf in real numbers of order one."""
 
+    @abc.abstractmethod
+    def check(self, leaf: Array) -> None:
+        """A `ValueError` for values that cannot be encoded."""
+
 
 class Standardised(Encoding):
     """(leaf − shift)/scale."""
@@ -27,6 +31,10 @@ class Standardised(Encoding):
     def encode(self, leaf):
         return (leaf - self.shift) / self.scale
 
+    def check(self, leaf):
+        if not bool(jnp.all(jnp.isfinite(leaf))):
+            raise ValueError("given: holds NaN or infinity; repair it")
+
 
 class OneHot(Encoding):
     """Whole numbers from 0 to classes − 1, as unit vectors."""
@@ -35,6 +43,13 @@ class OneHot(Encoding):
 
     def encode(self, leaf):
         return jax.nn.one_hot(leaf, self.classes)
+
+    def check(self, leaf):
+        whole = jnp.issubdtype(leaf.dtype, jnp.integer)
+        if not whole or not bool(jnp.all((leaf >= 0) & (leaf < self.classes))):
+            raise ValueError(
+                f"given: expected classes, whole numbers from 0 to {self.classes - 1} as in fitting"
+            )
 
 
 class Observations(eqx.Module):
@@ -46,10 +61,18 @@ class Observations(eqx.Module):
         """One observation, encoded."""
         if given is None:
             return None
-        encodings = jax.tree.leaves(self.encodings, is_leaf=lambda n: isinstance(n, Encoding))
         leaves, structure = jax.tree.flatten(given)
-        encoded = [e.encode(leaf) for e, leaf in zip(encodings, leaves, strict=True)]
+        encoded = [e.encode(leaf) for e, leaf in zip(self._each(), leaves, strict=True)]
         return jax.tree.unflatten(structure, encoded)
+
+    def check(self, given: Given) -> None:
+        """A `ValueError` for observations, one or stacked, that cannot be encoded."""
+        for encoding, leaf in zip(self._each(), jax.tree.leaves(given), strict=True):
+            if not isinstance(leaf, jax.core.Tracer):
+                encoding.check(leaf)
+
+    def _each(self) -> list[Encoding]:
+        return jax.tree.leaves(self.encodings, is_leaf=lambda n: isinstance(n, Encoding))
 
 
 def observe(given: Given) -> Observations:

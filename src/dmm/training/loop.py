@@ -13,11 +13,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, PyTree
 
+from .._progress import training_bar
 from .._types import Key
 from .checkpoints import Checkpoints
 from .data import Arrays, Example, Source
 from .metrics import Metrics
-from .progress import progress_bar
 
 
 class NonFiniteError(ArithmeticError):
@@ -102,7 +102,7 @@ def train(
 
     with (
         Metrics(checkpoints.folder if checkpoints else None, step) as metrics,
-        progress_bar(settings.steps, step, settings.progress) as show,
+        training_bar(settings.steps, step, settings.progress) as show,
         contextlib.closing(checkpoints) if checkpoints else contextlib.nullcontext(),
     ):
         try:

@@ -1,12 +1,25 @@
-"""One progress bar, quiet where nobody watches."""
+"""Progress bars, quiet where nobody watches."""
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def track(items: Sequence[T], label: str) -> Iterable[T]:
+    """The items, with a bar on a terminal if there are several."""
+    if len(items) < 2 or not sys.stderr.isatty():
+        return items
+    from rich.console import Console
+    from rich.progress import track as rich_track
+
+    return rich_track(items, label, console=Console(stderr=True), transient=True)
 
 
 @contextlib.contextmanager
-def progress_bar(total: int, start: int, show: bool | None) -> Iterator[Callable[..., None]]:
+def training_bar(total: int, start: int, show: bool | None) -> Iterator[Callable[..., None]]:
     """A function `update(step, loss, validation)`; shown on a terminal unless `show` says else."""
     if not (sys.stderr.isatty() if show is None else show):
         yield lambda step, loss, validation: None
