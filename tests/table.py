@@ -145,13 +145,23 @@ class Row:
         chosen = inner[np.linspace(0, len(inner) - 1, n + 2).astype(int)[1:-1]]
         return jax.tree.map(lambda leaf: leaf[chosen], self.nodes)
 
+    def one_point(self):
+        return jax.tree.map(lambda leaf: leaf[0], self.some_points(1))
+
+    def directions(self) -> dict:
+        """The noising, the generative and the auxiliary process, at one frozen time."""
+        p, theta = self.process, self.theta(21)
+        reverse = p.reverse(lambda x: p.score(self.log_law(theta), x))
+        auxiliary = reverse.reverse(dmm.Zero(reverse))
+        return {"noising": p, "generative": reverse, "auxiliary": auxiliary}
+
     @property
     def starts(self):
         """The two data points, as arrays."""
         return tuple(jax.tree.map(_array, x0, is_leaf=_is_number) for x0 in self.data)
 
     def log_mixture(self, share=0.3) -> Callable:
-        """(x, τ) ↦ log q_τ(x) for data that are the two points, with probabilities share, 1 − share."""
+        """(x, τ) ↦ log q_τ(x) for data that are the first point with probability `share`."""
         one, two = self.starts
 
         def log_q(x, tau):
@@ -298,7 +308,7 @@ def stationary(matrix) -> tuple[float, ...]:
 
 
 class Bent(dmm.Diffusion):
-    """A diffusion from its two methods: nonlinear drift, covariance of rank one that turns with x."""
+    """A diffusion from its two methods: nonlinear drift, a covariance of rank one that turns."""
 
     space: dmm.Euclidean
 

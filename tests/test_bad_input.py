@@ -66,15 +66,6 @@ class Simulated(Bare, dmm.Simulated):
     substeps: int = eqx.field(static=True, default=2)
 
 
-def wide(*shapes):
-    """A network that returns one number too many."""
-    inner = network(*shapes)
-    return eqx.tree_at(
-        lambda n: n.outputs, inner, jax.ShapeDtypeStruct((1, 2), jnp.float32),
-        is_leaf=lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct),
-    )  # fmt: skip
-
-
 class Wide(eqx.Module):
     """A network that returns three numbers."""
 
@@ -112,8 +103,8 @@ FIT = {
     "overflow": (lambda: fit(points(at_5=1e39)), "data", "single precision|infinity"),
     "empty": (lambda: fit(np.ones((0, 2))), "data", "at least one point"),
     "empty list": (lambda: fit([]), "data", "expected shape"),
-    "strings": (lambda: fit(np.array([["a", "b"]])), "data", "expected numbers.*convert"),
-    "objects": (lambda: fit(np.array([[None, {}]])), "data", "expected numbers.*convert"),
+    "strings": (lambda: fit(np.array([["a", "b"]])), "data", "expected (real )?numbers.*convert"),
+    "objects": (lambda: fit(np.array([[None, {}]])), "data", "expected (real )?numbers.*convert"),
     "complex": (lambda: fit(np.ones((8, 2)) * 1j), "data", "expected (real )?numbers.*convert"),
     "ragged": (lambda: fit([[1.0, 2.0], [3.0]]), "data", r"expected shape \(n, 2\)|stack"),
     "function": (lambda: fit(lambda key: key), "data", r"dmm.Simulator\("),
@@ -167,15 +158,16 @@ FIT = {
     ),
     "given as number": (lambda: fit(given=1.0), "given", "one a point"),
     "given NaN": (lambda: fit(given=points(at_1=np.nan)), "given", "NaN or infinity; drop"),
-    "given strings": (lambda: fit(given=np.array(["a"] * 8)), "given", "expected numbers.*convert"),
+    "given strings": (
+        lambda: fit(given=np.array(["a"] * 8)), "given", "expected (real )?numbers.*convert"
+    ),
     "given empty": (lambda: fit(given={}), "given", "leave it out"),
     "given negative class": (lambda: fit(given=LABELS - 1), "given", "from 0 up; pass floats"),
     "given ragged": (lambda: fit(given=[[1.0], [1.0, 2.0]] * 4), "given", "length|stack"),
     "given to a simulator": (
         lambda: fit(dmm.Simulator(lambda k: jnp.zeros(2)), given=LABELS), "given", "dmm.Example"
     ),
-    "network too wide": (lambda: fit(network=wide), "network", r"\(1, 2\).* needs \(2,\)"),
-    "network as module": (lambda: fit(network=Wide()), "network", r"\(3,\).* needs \(2,\)"),
+    "network too wide": (lambda: fit(network=Wide()), "network", r"\(3,\).* needs \(2,\)"),
     "network of a tuple": (lambda: fit(network=Unstacked()), "network", r"needs \(2,\)"),
     "network of one argument": (
         lambda: fit(network=OneArgument()), "network", "inputs, tau, given, present"
@@ -200,7 +192,7 @@ FIT = {
         lambda: fit(dmm.Simulator(lambda k: jnp.full(2, jnp.nan))), "data", "NaN or infinity"
     ),
     "simulator of pairs": (
-        lambda: fit(dmm.Simulator(lambda k: (jnp.zeros(2), jnp.zeros(3)))), "data", "Example"
+        lambda: fit(dmm.Simulator(lambda k: (jnp.zeros(2), jnp.zeros(3)))), "data", "stack|Example"
     ),
     "stream of nothing": (lambda: dmm.Stream([points()]), "batches", "function of a step"),
     "stream that is empty": (lambda: fit(stream()), "data", "no batch at step 0"),
@@ -217,12 +209,18 @@ FIT = {
     "stream of changing kind": (
         lambda: fit(stream(dmm.Example(points(4), np.ones(4)), points(4))), "given", "step 1"
     ),
+    "stream with a new class": (
+        lambda: fit(
+            stream(*(dmm.Example(points(4), np.array([0, 1, 0, n])) for n in (1, 2, 1, 1)))
+        ),
+        "given", "0 to 1",
+    ),
     "a schedule as class": (lambda: fit(schedule=dmm.Cosine), "schedule", "call it|dmm.Schedule"),
 }  # fmt: skip
 
 
 def one_line(call, argument, fix):
-    with pytest.raises((ValueError, TypeError), match=rf"^{argument}\b.*: .*({fix})") as caught:
+    with pytest.raises((ValueError, TypeError), match=rf"^({argument})[^:]*: .*({fix})") as caught:
         call()
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
@@ -242,7 +240,7 @@ def model():
 @pytest.fixture(scope="module")
 def conditional():
     """Given a vector of three and a class of three."""
-    given = {"v": np.random.default_rng(0).normal(size=(8, 3)), "class": LABELS}
+    given = {"v": np.random.default_rng(0).normal(size=(8, 3)), "label": LABELS}
     return fit(given=given)
 
 
@@ -257,7 +255,7 @@ def damped():
 
 
 def observed(**changes):
-    return {"v": np.zeros(3), "class": 1} | changes
+    return {"v": np.zeros(3), "label": 1} | changes
 
 
 MODEL = {
@@ -267,7 +265,9 @@ MODEL = {
     "part of a draw": (lambda m: m.sample(key(0), 2.5), "n", "whole number|integer"),
     "no steps": (lambda m: m.sample(key(0), 5, steps=0), "n, steps|steps", "at least 1"),
     "no batch": (lambda m: m.sample(key(0), 5, batch_size=0), "batch_size", "at least 1"),
-    "sampler as class": (lambda m: m.sample(key(0), 5, sampler=dmm.Euler), "sampler", "call it|Euler"),
+    "sampler as class": (
+        lambda m: m.sample(key(0), 5, sampler=dmm.Euler), "sampler", r"call it|Euler\(\)"
+    ),
     "given uncalled for": (lambda m: m.sample(key(0), 5, given=1.0), "given", "leave it out"),
     "guidance": (lambda m: m.sample(key(0), 5, guidance=2.0), "guidance", "drop_given > 0"),
     "elbo shape": (lambda m: m.elbo(key(0), np.ones((4, 3))), "x", r"expected shape \(n, 2\)"),
@@ -291,7 +291,7 @@ MODEL = {
 @pytest.mark.parametrize("name", MODEL)
 def test_model(name, model):
     call, argument, fix = MODEL[name]
-    one_line(lambda: call(model), f"({argument})", fix)
+    one_line(lambda: call(model), argument, fix)
 
 
 CONDITIONAL = {
@@ -314,25 +314,25 @@ CONDITIONAL = {
         lambda m: m.sample(key(0), 5, given=observed(v=np.zeros((2, 3)))), "given", r"\(3,\)"
     ),
     "stacked unequally": (
-        lambda m: m.sample(key(0), 5, given={"v": np.zeros((2, 3)), "class": np.zeros(3, int)}),
+        lambda m: m.sample(key(0), 5, given={"v": np.zeros((2, 3)), "label": np.zeros(3, int)}),
         "given", "length|stacked",
     ),
     "stacked to nothing": (
-        lambda m: m.sample(key(0), 5, given={"v": np.zeros((0, 3)), "class": np.zeros(0, int)}),
+        lambda m: m.sample(key(0), 5, given={"v": np.zeros((0, 3)), "label": np.zeros(0, int)}),
         "given", "empty|at least one",
     ),
     "NaN": (lambda m: m.sample(key(0), 5, given=observed(v=np.full(3, np.nan))), "given", "NaN"),
     "strings": (
         lambda m: m.sample(key(0), 5, given=observed(v=np.array(["a"] * 3))), "given", "numbers"
     ),
-    "class too large": (lambda m: m.sample(key(0), 5, given=observed(**{"class": 3})), "given", "2"),
-    "class negative": (lambda m: m.sample(key(0), 5, given=observed(**{"class": -1})), "given", "0"),
+    "class too large": (lambda m: m.sample(key(0), 5, given=observed(label=3)), "given", "0 to 2"),
+    "class negative": (lambda m: m.sample(key(0), 5, given=observed(label=-1)), "given", "0 to 2"),
     "class as float": (
-        lambda m: m.sample(key(0), 5, given=observed(**{"class": 1.5})), "given", "integer|whole"
+        lambda m: m.sample(key(0), 5, given=observed(label=1.5)), "given", "integer|whole"
     ),
     "another length": (
         lambda m: m.elbo(
-            key(0), points(), given={"v": np.zeros((7, 3)), "class": np.zeros(7, int)}
+            key(0), points(), given={"v": np.zeros((7, 3)), "label": np.zeros(7, int)}
         ),
         "given", "length 7 but x has 8",
     ),

@@ -276,9 +276,7 @@ def test_objective(name):
         units=dmm.Identity(),
         batch_size=512,
     )
-    untrained = eqx.tree_at(
-        lambda m: m.network, model, jax.tree.map(jnp.zeros_like, model.network)
-    )
+    untrained = eqx.tree_at(lambda m: m.network, model, jax.tree.map(jnp.zeros_like, model.network))
     assert risk(model, objective, weighting) < risk(untrained, objective, weighting) - 0.01
     assert_mixture(model.sample(key(3), 2000, steps=100), margin=0.08)
 
@@ -478,6 +476,16 @@ def test_given_is_any_pytree():
     assert model.elbo(key(1), x, given=given, draws=2).shape == (8,)
 
 
+def test_quiet_where_nobody_watches(capfd):
+    x = draw_mixture(key(1), 8)
+    tiny_fit(x, LINE)
+    assert capfd.readouterr() == ("", "")
+    tiny_fit(x, LINE, progress=True)
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert "loss" in printed.err
+
+
 # Not finite.
 
 
@@ -522,6 +530,26 @@ def test_non_finite_loss_stops_and_keeps_the_last_good_checkpoint(tmp_path):
     # The checkpoint is whole and finite: with the data repaired, the run ends as if unharmed.
     mended = tiny_fit(poisoned(at=99), LINE, **NONFINITE, **run)
     assert same_bits(mended, tiny_fit(poisoned(at=99), LINE, **NONFINITE))
+
+
+def breaks_at(step):
+    """Gradient descent whose update after a step of finite loss and gradient is NaN."""
+
+    def update(updates, count, params=None):
+        rate = jnp.where(count == step, jnp.nan, -0.1)
+        return jax.tree.map(lambda u: rate * u, updates), count + 1
+
+    return optax.GradientTransformation(lambda params: jnp.zeros((), jnp.int32), update)
+
+
+def test_weights_that_are_not_finite_are_not_kept(tmp_path):
+    """Step 9 is the last of its block: the checkpoint after it would hold NaN."""
+    settings = {"steps": 20, "block": 5, "run": tmp_path, "checkpoint_seconds": 0.0}
+    x = draw_mixture(key(1), 8)
+    with pytest.raises(dmm.NonFiniteError, match=r"not finite at step (9|10)\b"):
+        tiny_fit(x, LINE, optimiser=breaks_at(9), **settings)
+    mended = tiny_fit(x, LINE, optimiser=breaks_at(99), **settings)
+    assert all(np.all(np.isfinite(leaf)) for leaf in weights(mended))
 
 
 def test_non_finite_gradient():

@@ -147,22 +147,18 @@ def test_smallest_calls(model):
     assert model.log_likelihood(points(1), steps=1).shape == (1,)
 
 
-def test_chunks_change_nothing(model, conditional):
-    whole = model.sample(key(1), 10, steps=5)
-    np.testing.assert_allclose(
-        model.sample(key(1), 10, steps=5, batch_size=4), whole, rtol=1e-4, atol=1e-5
-    )
+def test_chunks_change_nothing(conditional):
+    """Three chunks, the last one shorter, and an observation cut in two."""
+    close = {"rtol": 1e-4, "atol": 1e-4}
     whole = conditional.sample(key(1), 4, given=SEVERAL, steps=5)
-    np.testing.assert_allclose(
-        conditional.sample(key(1), 4, given=SEVERAL, steps=5, batch_size=5),
-        whole, rtol=1e-4, atol=1e-5,
-    )  # fmt: skip
-    x = points(10)
+    chunks = conditional.sample(key(1), 4, given=SEVERAL, steps=5, batch_size=5)
+    np.testing.assert_allclose(chunks, whole, **close)
+    x = points(3)
     for value in (
-        lambda **chunk: model.elbo(key(1), x, draws=4, **chunk),
-        lambda **chunk: model.log_likelihood(x, steps=5, **chunk),
+        lambda **chunk: conditional.elbo(key(1), x, given=SEVERAL, draws=4, **chunk),
+        lambda **chunk: conditional.log_likelihood(x, given=SEVERAL, steps=3, **chunk),
     ):
-        np.testing.assert_allclose(value(batch_size=4), value(), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(value(batch_size=2), value(), **close)
 
 
 def test_keys(model):
@@ -180,10 +176,9 @@ def test_likelihood_needs_a_key_only_where_it_is_random(model):
     x = points(4)
     exact = model.log_likelihood(x, steps=20)
     np.testing.assert_array_equal(exact, model.log_likelihood(x, steps=20, key=key(5)))
-    probed = jax.vmap(lambda k: model.log_likelihood(x, steps=20, key=k, probe=True))
-    estimates = probed(jax.random.split(key(1), 200)) if False else jnp.stack(
+    estimates = jnp.stack(
         [model.log_likelihood(x, steps=20, key=key(seed), probe=True) for seed in range(50)]
-    )  # fmt: skip
+    )
     assert np.all(estimates.std(0) > 0)
     error = estimates.std(0) / 50**0.5
     assert np.all(np.abs(estimates.mean(0) - exact) < 4 * error + 1e-3)
@@ -262,7 +257,7 @@ def test_damaged_files(damage, model, tmp_path):
             path.write_text("a letter")
         case "missing":
             path.unlink()
-    with pytest.raises(ValueError, match="model.dmm: ") as caught:
+    with pytest.raises(ValueError, match=r"model\.dmm: ") as caught:
         dmm.load(path)
     assert "\n" not in str(caught.value)
     named = {"truncated": "truncated or edited", "edited": "truncated or edited"}
@@ -270,6 +265,6 @@ def test_damaged_files(damage, model, tmp_path):
 
 
 def test_save_to_nowhere(model, tmp_path):
-    with pytest.raises(ValueError, match=r"cannot be written .*; name a file in a folder") as caught:
+    with pytest.raises(ValueError, match=r"cannot be written .*; name a file in") as caught:
         model.save(tmp_path / "missing" / "model.dmm")
     assert "\n" not in str(caught.value)

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from scipy import stats
-from table import DENSE, FOUR, ROWS, TRACTABLE, RateMatrix, assert_mean, over
 
 import dmm
+from table import DENSE, FOUR, ROWS, TRACTABLE, RateMatrix, assert_mean, over
 
 DRAWS = 2**15
 x64 = pytest.mark.usefixtures("x64")
@@ -45,7 +45,10 @@ def test_transition_density_integrates_to_one(row):
 def forward_equation(row):
     def sides(x, tau):
         x0 = row.starts[0]
-        log_q = lambda y: row.process.log_transition(y, x0, tau)
+
+        def log_q(y):
+            return row.process.log_transition(y, x0, tau)
+
         at_x = log_q(x)
         slope = jax.grad(lambda t: row.process.log_transition(x, x0, t))(tau)
         return slope, row.process.adjoint(lambda y: jnp.exp(log_q(y) - at_x), x)
@@ -72,7 +75,9 @@ def test_chapman_kolmogorov(row):
 
     @jax.jit
     def sides():
-        both = lambda z: p.log_transition(z, x0, row.tau) + p.log_transition(x, z, 0.8)
+        def both(z):
+            return p.log_transition(z, x0, row.tau) + p.log_transition(x, z, 0.8)
+
         return jnp.log(row.integrate(lambda z: jnp.exp(both(z))))
 
     np.testing.assert_allclose(sides(), p.log_transition(x, x0, row.tau + 0.8), rtol=1e-9)
@@ -128,7 +133,9 @@ def test_reference_draws_have_its_density(row):
 
     @jax.jit
     def both(keys):
-        density = lambda x: jnp.exp(law.log_prob(x))
+        def density(x):
+            return jnp.exp(law.log_prob(x))
+
         truth = row.integrate_vector(density, waves)
         draws = jax.vmap(lambda key: waves(law.sample(key)))(keys)
         return row.integrate(density), truth, draws
@@ -165,7 +172,9 @@ def test_noise_obeys_dynkins_formula(row):
     """
     p, x0 = row.process, row.starts[0]
     waves, thetas = row.waves(8, 8), row.thetas(8, 8)
-    moved = lambda x: jax.vmap(lambda theta: p.generator(row.wave(theta), x))(thetas)
+
+    def moved(x):
+        return jax.vmap(lambda theta: p.generator(row.wave(theta), x))(thetas)
 
     @jax.jit
     def draws(keys, shares):
@@ -336,8 +345,8 @@ OU = json.loads((pathlib.Path(__file__).parent / "reference_values" / "ou.json")
 
 @pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
 def test_ou_kernel_and_density_against_high_precision(double):
-    """mpmath values. The kernel is good to a few units in the last place at every τ. The log-density
-    inherits twice that from the variance, and at x = 1 the error of x − m x_0, of order one."""
+    """mpmath values. The kernel is good to a few units in the last place at every τ; the log-density
+    inherits twice that from the variance, and the error of x − m x_0, of order one."""
     unit = 2.3e-16 if double else 1.2e-7
     with jax.enable_x64(double):
         p = dmm.OrnsteinUhlenbeck(dmm.Euclidean(1))

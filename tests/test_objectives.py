@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
-from table import DENSE, FOUR, RateMatrix, assert_mean, feeding, fitted_order, line_process, over
 
 import dmm
+from table import DENSE, FOUR, RateMatrix, assert_mean, feeding, fitted_order, line_process, over
 
 x64 = pytest.mark.usefixtures("x64")
 DRAWS = 2**14
@@ -22,7 +22,9 @@ SHARE = 0.3  # data are a row's two points, with probabilities 0.3 and 0.7
 def exact_losses(row, theta, tau):
     """Expectations of the three losses over data and noise, for β = exp(log_law(θ))."""
     p, log_q = row.process, row.log_mixture(SHARE)
-    score_fn = lambda x: p.score(row.log_law(theta), x)
+
+    def score_fn(x):
+        return p.score(row.log_law(theta), x)
 
     def phi(log_density, x):
         return p.phi(x, p.mean(p.score(log_density, x)), score_fn(x))
@@ -30,7 +32,9 @@ def exact_losses(row, theta, tau):
     def under(log_density, f):
         return row.integrate(lambda x: jnp.exp(log_density(x)) * f(x))
 
-    marginal = lambda x: log_q(x, tau)
+    def marginal(x):
+        return log_q(x, tau)
+
     given = [lambda x, x0=x0: p.log_transition(x, x0, tau) for x0 in row.starts]
     denoising = [under(log_density, functools.partial(phi, log_density)) for log_density in given]
     return {
@@ -82,7 +86,10 @@ def test_losses_have_one_gradient_and_known_differences(row):
 def test_objectives_are_unbiased(row):
     """The public functions, over 2¹⁴ keys in float32, against quadrature; 5 standard errors."""
     p, theta, tau = row.process, row.theta(12), jnp.asarray(row.tau)
-    score_fn = lambda x, tau: p.score(row.log_law(theta), x)
+
+    def score_fn(x, tau):
+        return p.score(row.log_law(theta), x)
+
     log_q = row.log_mixture(SHARE)
     objectives = {
         "denoising": dmm.denoising,
@@ -110,7 +117,9 @@ def test_implicit_is_exact_below_a_size_and_a_probe_above():
     """The same draw, the exact divergence or one probe of it: equal in mean, not in value."""
     row = next(row for row in DENSE if row.name == "ou-plane")
     p, theta, x0 = row.process, row.theta(13), row.starts[0]
-    score_fn = lambda x, tau: p.score(row.log_law(theta), x)
+
+    def score_fn(x, tau):
+        return p.score(row.log_law(theta), x)
 
     @jax.jit
     @jax.vmap
@@ -174,9 +183,7 @@ def test_discrete_time_objective_approaches_the_implicit_one_on_the_line():
     def discrete(ratio):
         def value(parameters, z, w):
             with feeding(normal=[z, w]):
-                return dmm.DiscreteTime(ratio)(
-                    p, score_fn(parameters), jax.random.key(0), x0, tau
-                )
+                return dmm.DiscreteTime(ratio)(p, score_fn(parameters), jax.random.key(0), x0, tau)
 
         def mean(parameters):
             grid = jax.vmap(jax.vmap(value, (None, None, 0)), (None, 0, None))
@@ -243,8 +250,13 @@ def test_discrete_time_objective_of_a_product_is_that_of_the_joint_process():
     """Two coordinates, apart or together, from the same normals."""
     joint, single = line_process(size=2), line_process()
     pair = dmm.ProductProcess(single, single)
-    split = lambda v: (v[:1], v[1:])
-    score = lambda x, tau: -jnp.tanh(x)
+
+    def split(v):
+        return (v[:1], v[1:])
+
+    def score(x, tau):
+        return -jnp.tanh(x)
+
     x0, z = jnp.array([0.4, -0.7]), jnp.array([[0.3, -1.2], [0.9, 0.1]])
     objective = dmm.DiscreteTime()
     with feeding(normal=[z[0], z[1]]):
@@ -264,7 +276,10 @@ def test_discrete_time_objective_of_a_product_is_that_of_the_joint_process():
 def test_autoencoder_is_the_reconstruction_error():
     """Vincent's case: −log p(x_0 | x) is |x_0 − f(x)|²/2τ plus a constant, f the one-step mean."""
     p, tau, x0 = line_process(dmm.Brownian, size=2), 0.4, jnp.array([0.5, -1.0])
-    score = lambda x, tau: -jnp.sin(x)
+
+    def score(x, tau):
+        return -jnp.sin(x)
+
     z = jnp.array([0.3, 1.1])
     with feeding(normal=[z]):
         loss = dmm.autoencoder(p, score, jax.random.key(0), x0, tau)

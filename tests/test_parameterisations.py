@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from table import TRACTABLE, assert_mean, over
 
 import dmm
+from table import TRACTABLE, assert_mean, over
 
 KINDS = (dmm.OrnsteinUhlenbeck, dmm.Brownian, dmm.CriticallyDamped)
 HEADS = (dmm.PredictNoise(), dmm.PredictData(), dmm.Preconditioned(), dmm.PredictScore())
@@ -76,7 +76,10 @@ def test_preconditioned_network_works_with_numbers_of_order_one(kind):
         at_zero = head.score(p, zero, noised.x, tau)
         scale = head.score(p, zero + 1, noised.x, tau) - at_zero
         noisy = jnp.asarray(p.noisy)
-        rows = lambda a: a.reshape(p.copies, -1)[noisy]
+
+        def rows(a):
+            return a.reshape(p.copies, -1)[noisy]
+
         output = rows(noised.target - at_zero) / rows(scale)
         return head.inputs(p, noised.x, tau).ravel() ** 2, output.ravel() ** 2
 
@@ -110,7 +113,10 @@ def test_score_in_single_precision(kind, head):
     """Within 1e-5 of its own size, √(mean square over coordinates), at τ from 1e-5 up. (PredictData
     subtracts x − m x_0, which leaves ε/√τ of it: why it is not the default.)"""
     p = kind(dmm.Euclidean(4))
-    apply = lambda output, x, tau: p.flux(x, head.score(p, output, x, tau))
+
+    def apply(output, x, tau):
+        return p.flux(x, head.score(p, output, x, tau))
+
     worst = 0.0
     for tau in (1e-5, 1e-3, 0.1, 1.0, 10.0):
         tau = float(np.float32(tau))

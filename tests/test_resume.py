@@ -1,8 +1,9 @@
-"""A run that is killed or interrupted, and called again, ends with the bits of a run that was not."""
+"""A run that is killed or interrupted, and called again, ends with the bits of an unbroken one."""
 
 import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -234,6 +235,21 @@ def test_checkpoint_cut_short_is_passed_over(tmp_path):
     cut = small_fit(tmp_path / "cut", data=interrupted(at=None))
     whole = small_fit(data=interrupted(at=None))
     assert eqx.tree_equal(cut.network, whole.network)
+
+
+def test_damaged_checkpoint_is_named(tmp_path):
+    """It is not passed over in silence; without it the run goes on from the one before."""
+    with pytest.raises(KeyboardInterrupt):
+        small_fit(tmp_path, data=interrupted(at=12))
+    for file in (tmp_path / "checkpoints/10/default/d").iterdir():
+        file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"^run: .*checkpoints/10 .*delete") as caught:
+        small_fit(tmp_path, data=interrupted(at=None))
+    assert "\n" not in str(caught.value)
+    shutil.rmtree(tmp_path / "checkpoints/10")
+    assert reached(tmp_path) == 5
+    mended = small_fit(tmp_path, data=interrupted(at=None))
+    assert_same_bits(mended, small_fit(data=interrupted(at=None)))
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,13 @@
 import functools
 import itertools
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+
+import dmm
 from table import (
     DENSE,
     FOUR,
@@ -22,87 +23,10 @@ from table import (
     over,
 )
 
-import dmm
-from dmm.processes.product import AbstractProduct
-
 x64 = pytest.mark.usefixtures("x64")
 
 
-# --- One step, over the table --------------------------------------------------------------------
-
-
-def directions(row):
-    """The noising, the generative and the auxiliary process of a row, at one frozen time."""
-    p, theta = row.process, row.theta(21)
-    reverse = p.reverse(lambda x: p.score(row.log_law(theta), x))
-    return {"noising": p, "generative": reverse, "auxiliary": reverse.reverse(dmm.Zero(reverse))}
-
-
-def one_point(row):
-    return jax.tree.map(lambda leaf: leaf[0], row.some_points(1))
-
-
-@over(ROWS)
-@pytest.mark.parametrize("direction", ["noising", "auxiliary"])
-@x64
-def test_step_follows_the_generator(row, direction):
-    """(E f(Y) − f(x))/h = Lf(x) + O(h) for a step Y of length h = 0.01: eight waves at each of four
-    points, 2¹⁷ draws a point. The error, as a vector, is within 5% of Lf (second order: 4% here)
-    and 2 standard errors, which for 32 numbers is exceeded once in 10¹² runs."""
-    h, n, process = 0.01, 2**17, directions(row)[direction]
-    waves, thetas = row.waves(22, 8), row.thetas(22, 8)
-
-    @jax.jit
-    @jax.vmap
-    def at(keys, x):
-        moved = jax.vmap(lambda key: waves(process.step(key, x, h)) - waves(x))(keys)
-        truth = jax.vmap(lambda theta: process.generator(row.wave(theta), x))(thetas)
-        return jnp.mean(moved, 0) / h, jnp.std(moved, 0) / h / n**0.5, truth
-
-    mean, error, truth = at(jax.random.split(jax.random.key(0), (4, n)), row.some_points(4))
-    size, noise = jnp.linalg.norm(truth), jnp.linalg.norm(error)
-    assert noise < 0.08 * size, "too noisy to show anything"
-    assert jnp.linalg.norm(mean - truth) <= 0.05 * size + 2 * noise
-
-
-def is_noisy(process, x):
-    """Whether noise drives every coordinate, so that a step has a density."""
-    if isinstance(process, AbstractProduct):
-        return all(map(is_noisy, process.families, x))
-    if isinstance(process, dmm.Jump):
-        return True
-    return np.linalg.matrix_rank(process.covariance_matrix(x)) == x.size
-
-
-NOISY = [row for row in ROWS if is_noisy(row.process, one_point(row))]
-
-
-@over(NOISY)
-@pytest.mark.parametrize("direction", ["noising", "generative"])
-@x64
-def test_log_step_is_the_density_of_a_step(row, direction):
-    """It integrates to one, and gives eight waves their means over 2¹⁵ draws, 5 standard errors."""
-    h, process, x, waves = 0.6, directions(row)[direction], one_point(row), row.waves(23, 8)
-
-    @jax.jit
-    def both(keys):
-        density = lambda y: jnp.exp(process.log_step(x, y, h))
-        draws = jax.vmap(lambda key: waves(process.step(key, x, h)))(keys)
-        return row.integrate(density), row.integrate_vector(density, waves), draws
-
-    total, truth, draws = both(jax.random.split(jax.random.key(1), 2**15))
-    np.testing.assert_allclose(total, 1.0, rtol=1e-8)
-    assert_mean(draws, truth)
-
-
-def test_log_step_of_a_degenerate_diffusion_counts_the_noisy_directions():
-    """Under damping the position moves without noise: the velocity's density alone."""
-    p = line_process(dmm.CriticallyDamped)
-    x, y, h = jnp.array([[0.3], [-0.2]]), jnp.array([[0.25], [0.1]]), 0.04
-    error = y[1] - (x[1] - h * (x[0] + 2 * x[1]))
-    variance = 4 * h
-    truth = -0.5 * error**2 / variance - 0.5 * np.log(2 * np.pi * variance)
-    np.testing.assert_allclose(p.log_step(x, y, h), truth[0], rtol=1e-5)
+# --- Over the table -------------------------------------------------------------------------------
 
 
 @over(DENSE)
@@ -112,7 +36,9 @@ def test_generative_process_undoes_the_noise(row):
     first-order sampler. Between the two times they move by three times that, or more."""
     p, log_q = row.process, row.log_mixture(0.3)
     taus, sampler = jnp.linspace(row.tau, 0.4 * row.tau, 65), dmm.default_sampler(p)
-    at = lambda tau: p.reverse(lambda x: p.score(lambda y: log_q(y, tau), x))
+
+    def at(tau):
+        return p.reverse(lambda x: p.score(lambda y: log_q(y, tau), x))
 
     def moments(x):
         u = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(p.space.features(x))])
@@ -251,7 +177,7 @@ def test_local_weak_order_with_a_nonlinear_score(sampler, order, name):
     """One step from a point against f + hLf + ½h²L²f, by Gauss–Hermite over its normals: the error
     is O(h^{p+1}) for any smooth f, which moments of linear processes do not show."""
     row = next(row for row in ROWS if row.name == name)
-    process, x, f = directions(row)["generative"], one_point(row), row.wave(row.theta(25))
+    process, x, f = row.directions()["generative"], row.one_point(), row.wave(row.theta(25))
     size = x.size
     nodes, weights = np.polynomial.hermite_e.hermegauss(24)
     z = jnp.asarray(list(itertools.product(nodes, repeat=size)))
@@ -263,7 +189,9 @@ def test_local_weak_order_with_a_nonlinear_score(sampler, order, name):
             with feeding(normal=[z]):
                 return f(sampler.step(jax.random.key(0), lambda tau: process, x, 0.0, h))
 
-        once = lambda y: process.generator(f, y)
+        def once(y):
+            return process.generator(f, y)
+
         truth = f(x) + h * once(x) + 0.5 * h**2 * process.generator(once, x)
         return jnp.sum(weight * jax.vmap(end)(z)) - truth
 
@@ -317,7 +245,10 @@ def test_corrector_mixes():
 
 def step_matrix(process, states, h):
     """P(x → y) of one first-order step, from `log_step`."""
-    row = lambda x: jax.vmap(lambda y: jnp.exp(process.log_step(x, y, h)))(states)
+
+    def row(x):
+        return jax.vmap(lambda y: jnp.exp(process.log_step(x, y, h)))(states)
+
     return jax.vmap(row)(states)
 
 
@@ -333,7 +264,9 @@ def chain():
         logs = jnp.stack([p.log_transition(x, x0, tau) for x0 in starts])
         return jax.nn.logsumexp(logs + np.log(data))
 
-    at = lambda tau: p.reverse(lambda x: p.score(lambda y: log_law(y, tau), x))
+    def at(tau):
+        return p.reverse(lambda x: p.score(lambda y: log_law(y, tau), x))
+
     law = jax.jit(lambda tau: jax.vmap(lambda x: jnp.exp(log_law(x, tau)))(states))
     return p, states, law, at
 
@@ -374,7 +307,7 @@ def test_corrector_leaves_the_law_invariant_on_a_chain():
 def test_predictor_corrector_runs_on_a_chain():
     """With Euler for predictor, points stay states and the law is near the exact one: total
     variation under 0.06, where Monte Carlo over 4,096 points leaves 0.02."""
-    p, states, law, at = chain()
+    _, states, law, at = chain()
     sampler = dmm.PredictorCorrector(predictor=dmm.Euler(), corrections=2, size=0.5)
     taus = jnp.linspace(1.5, 0.2, 33)
 
@@ -416,7 +349,10 @@ def test_flow_of_a_product_is_the_factors_flows(sampler):
     """In float32, each factor at its own speed."""
     slow, fast = line_process(), line_process(horizon=5.0)
     pair = dmm.ProductProcess(slow, fast)
-    at = lambda tau: pair.reverse(lambda x: (exact_score(x[0], tau), exact_score(x[1], tau / 2)))
+
+    def at(tau):
+        return pair.reverse(lambda x: (exact_score(x[0], tau), exact_score(x[1], tau / 2)))
+
     x = (jnp.array([1.7]), jnp.array([-0.4]))
     taus = jnp.linspace(LATE, 2 * EARLY, 200)
     ends = jax.jit(lambda x: dmm.simulate(jax.random.key(0), sampler, at, x, taus))(x)
@@ -438,7 +374,7 @@ def test_flow_ignores_the_key():
 
 @over([row for row in DENSE if row.name in ("ou", "chain", "ou-damped")])
 def test_path_starts_at_the_start_and_ends_at_the_end(row):
-    p, x, taus = row.process, one_point(row), jnp.linspace(0.1, 1.0, 6)
+    p, x, taus = row.process, row.one_point(), jnp.linspace(0.1, 1.0, 6)
     simulate = functools.partial(
         dmm.simulate, jax.random.key(4), dmm.Euler(), lambda tau: p, x, taus
     )

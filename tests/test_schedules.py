@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
-from table import DENSE, TRACTABLE, assert_mean, over
 
 import dmm
 from dmm.schedules.weightings import noise_variance, signal
+from table import DENSE, TRACTABLE, assert_mean, over
 
 SCHEDULES = {
     "constant": dmm.ConstantRate(10.0),
@@ -97,10 +97,15 @@ def test_default_schedule_ends_at_the_horizon(row):
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: dmm.Geometric(1.0, 0.5), lambda: dmm.Geometric(0.0, 1.0), lambda: dmm.Linear(2.0, 0.0)]
-)  # fmt: skip
+    "make",
+    [
+        lambda: dmm.Geometric(1.0, 0.5),
+        lambda: dmm.Geometric(0.0, 1.0),
+        lambda: dmm.Linear(2.0, 0.0),
+    ],
+)
 def test_a_schedule_that_is_none_is_refused(make):
-    with pytest.raises(ValueError, match="start, stop|beta_min"):
+    with pytest.raises(ValueError, match=r"start, stop|beta_min"):
         make()
 
 
@@ -132,7 +137,10 @@ def test_draws_are_stratified_and_weighed_exactly(schedule):
 def test_draws_are_unbiased_and_quiet(schedule):
     """mean(w f(τ)) over 4,096 sets of 16 times against quadrature, within 5 standard errors; its
     variance under a tenth of that of 16 independent times."""
-    f = lambda tau: jnp.exp(-tau)
+
+    def f(tau):
+        return jnp.exp(-tau)
+
     keys = jax.random.split(jax.random.key(1), 4096)
 
     @functools.partial(jax.jit, static_argnums=0)
@@ -155,7 +163,10 @@ def test_drawing_by_importance_changes_nothing_but_the_noise():
     a loss that grows as 1/τ they are the quieter by far."""
     linear = dmm.Linear(6.0)
     geometric = dmm.Geometric(float(linear.tau_min), float(linear.tau_max))
-    loss = lambda tau: 1 / tau
+
+    def loss(tau):
+        return 1 / tau
+
     with jax.enable_x64(True):
         truth = np.log(float(linear.tau_max / linear.tau_min))
     keys = jax.random.split(jax.random.key(2), 4096)

@@ -188,7 +188,8 @@ class ReverseProduct(AbstractProduct, Reverse):
 
     def frozen(self, x):
         score = self.score_fn(x)
-        processes = self.base.frozen(x)
+        # The base stays live: to run a jump process backwards is to ask it at neighbours of x.
+        processes = self.base.conditional(x)
         return tuple(p.reverse(Constant(s)) for p, s in zip(processes, score, strict=True))
 
 
