@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 
 import dmm
-from dmm import calculus
 from dmm.datasets import GaussianMixture
 
 
@@ -34,8 +33,8 @@ class Returning(dmm.Diffusion, dmm.Simulated):
     """A drift of bounded strength towards 0. The drift is ½ a∇log π, so π is its reference."""
 
     space: dmm.Euclidean
-    horizon: float = eqx.field(static=True, default=12.0)
-    substeps: int = eqx.field(static=True, default=32)
+    horizon: float = eqx.field(static=True, default=8.0)
+    substeps: int = eqx.field(static=True, default=64)
 
     @property
     def data(self):
@@ -55,10 +54,6 @@ class Returning(dmm.Diffusion, dmm.Simulated):
 def main(steps: int = 1500, points: int = 4000) -> dict[str, float]:
     """Fit, sample, and compare with the truth."""
     process = Returning(dmm.Euclidean(2))
-    x = jnp.array([0.3, -1.2])
-    reference = process.reference.log_prob
-    invariance = calculus.reverse_generator(process, reference, jnp.sum, x)
-
     truth = GaussianMixture([[-2.0, 0.0], [2.0, 1.0], [0.0, -1.5]], [0.6, 0.8, 0.5], [1, 1, 1])
     data = jax.vmap(truth.sample)(jax.random.split(jax.random.key(0), points))
     model = dmm.fit(
@@ -72,7 +67,6 @@ def main(steps: int = 1500, points: int = 4000) -> dict[str, float]:
     samples = model.sample(jax.random.key(2), 1000)
     test = jax.vmap(truth.sample)(jax.random.split(jax.random.key(3), 500))
     return {
-        "reversal of the reference, less the drift": float(invariance - process.drift(x).sum()),
         "largest difference of a mean": float(jnp.max(jnp.abs(samples.mean(0) - data.mean(0)))),
         "log-likelihood": float(model.log_likelihood(test, steps=50).mean()),
         "log-likelihood, truth": float(jax.vmap(truth.log_prob)(test).mean()),
@@ -81,4 +75,4 @@ def main(steps: int = 1500, points: int = 4000) -> dict[str, float]:
 
 if __name__ == "__main__":
     for name, value in main().items():
-        print(f"{name:42} {value:8.4f}")
+        print(f"{name:30} {value:8.4f}")

@@ -43,7 +43,8 @@ def exact(key: jax.Array, observed: jax.Array, n: int) -> jax.Array:
         misfit = jnp.sum((observed - series(theta)) ** 2) / NOISE_SCALE**2
         return -0.5 * (misfit + jnp.sum(theta**2) / PRIOR_SCALE**2)
 
-    return grid[jax.random.categorical(key, jax.vmap(log_posterior)(grid), shape=(n,))]
+    weights = jax.nn.softmax(jax.vmap(log_posterior)(grid))
+    return jax.random.choice(key, grid, (n,), p=weights)
 
 
 def main(

@@ -48,13 +48,11 @@ def main(steps: int = 3000, points: int = 20_000) -> dict[str, tuple[float, floa
     # J_DSM fits the data noised for a time τ: a small one, so that this is nearly the data's law.
     methods = {
         "implicit": {},
-        "denoising": {"tau": 0.01},
+        "denoising": {"tau": 0.002},
         "explicit": {"log_truth": truth},
     }
     fitted = {
-        name: dmm.match(
-            guess, data, key=jax.random.key(1), method=name, **settings, **options
-        )
+        name: dmm.match(guess, data, key=jax.random.key(1), method=name, **settings, **options)
         for name, options in methods.items()
     }
     return {name: (float(phi.a), float(phi.b)) for name, phi in {"truth": truth, **fitted}.items()}

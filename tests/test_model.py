@@ -54,7 +54,6 @@ SAMPLERS = {
     "euler": dmm.Euler(),
     "heun": dmm.Heun(),
     "corrector": dmm.PredictorCorrector(),
-    "corrected euler": dmm.PredictorCorrector(dmm.Euler(), corrections=2),
     "flow": dmm.ProbabilityFlow(),
     "adaptive": dmm.AdaptiveFlow(),
 }
@@ -62,15 +61,15 @@ SAMPLERS = {
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_samplers(name, model):
-    samples = model.sample(key(1), 5, sampler=SAMPLERS[name], steps=20)
-    assert samples.shape == (5, 2)
+    samples = model.sample(key(1), 4, sampler=SAMPLERS[name], steps=20)
+    assert samples.shape == (4, 2)
     assert jnp.all(jnp.isfinite(samples))
     # In the user's units: the data's centre and spread, hardly trained as this model is.
     assert jnp.all(jnp.abs(samples - jnp.array([[1.0, -3.0]])) < 6 * jnp.array([[0.5, 2.0]]))
-    assert len(np.unique(samples)) == 10
+    assert len(np.unique(samples)) == 8
 
 
-@pytest.mark.parametrize("name", ["euler", "corrector", "flow", "adaptive"])
+@pytest.mark.parametrize("name", ["corrector", "adaptive"])
 def test_samplers_on_a_product(name, product):
     first, second = product.sample(key(1), 3, sampler=SAMPLERS[name], steps=3)
     assert (first.shape, second.shape) == ((3, 2), (3, 1))
@@ -79,17 +78,17 @@ def test_samplers_on_a_product(name, product):
 
 
 def test_grids(model):
-    power = model.sample(key(1), 5, steps=10, grid=dmm.PowerGrid())
-    own = model.sample(key(1), 5, steps=10, grid=dmm.ScheduleGrid())
-    assert power.shape == (5, 2)
-    np.testing.assert_array_equal(own, model.sample(key(1), 5, steps=10))
+    power = model.sample(key(1), 4, steps=20, grid=dmm.PowerGrid())
+    own = model.sample(key(1), 4, steps=20, grid=dmm.ScheduleGrid())
+    assert power.shape == (4, 2)
+    np.testing.assert_array_equal(own, model.sample(key(1), 4, steps=20))
     assert not np.allclose(own, power)
 
 
 def test_path(model):
-    path = model.sample(key(1), 4, steps=6, path=True)
-    assert path.shape == (4, 8, 2)  # the grid's ends, and τ = 0 after τ_min
-    np.testing.assert_allclose(path[:, -1], model.sample(key(1), 4, steps=6), rtol=1e-5)
+    path = model.sample(key(1), 4, steps=20, path=True)
+    assert path.shape == (4, 22, 2)  # the grid's ends, and τ = 0 after τ_min
+    np.testing.assert_allclose(path[:, -1], model.sample(key(1), 4, steps=20), rtol=1e-5)
     # It starts from the reference, N(0, I), in the user's units.
     start = jax.vmap(model.units.forward)(model.sample(key(2), 2000, steps=1, path=True)[:, 0])
     np.testing.assert_allclose(start.mean(0), 0.0, atol=0.1)
@@ -97,8 +96,8 @@ def test_path(model):
 
 
 def test_path_of_a_product(product):
-    first, second = product.sample(key(1), 4, steps=6, path=True)
-    assert (first.shape, second.shape) == ((4, 8, 2), (4, 8, 1))
+    first, second = product.sample(key(1), 4, steps=3, path=True)
+    assert (first.shape, second.shape) == ((4, 5, 2), (4, 5, 1))
 
 
 def test_path_hides_the_velocity():
@@ -150,8 +149,8 @@ def test_smallest_calls(model):
 def test_chunks_change_nothing(conditional):
     """Three chunks, the last one shorter, and an observation cut in two."""
     close = {"rtol": 1e-4, "atol": 1e-4}
-    whole = conditional.sample(key(1), 4, given=SEVERAL, steps=5)
-    chunks = conditional.sample(key(1), 4, given=SEVERAL, steps=5, batch_size=5)
+    whole = conditional.sample(key(1), 4, given=SEVERAL, steps=3)
+    chunks = conditional.sample(key(1), 4, given=SEVERAL, steps=3, batch_size=5)
     np.testing.assert_allclose(chunks, whole, **close)
     x = points(3)
     for value in (
@@ -163,11 +162,11 @@ def test_chunks_change_nothing(conditional):
 
 def test_keys(model):
     """New style or old, the same key gives the same draws, and another one others."""
-    draws = model.sample(key(1), 5, steps=5)
-    np.testing.assert_array_equal(draws, model.sample(key(1), 5, steps=5))
-    np.testing.assert_array_equal(draws, model.sample(jax.random.PRNGKey(1), 5, steps=5))
-    assert not np.any(draws == model.sample(key(2), 5, steps=5))
-    bounds = [model.elbo(k, points(3), draws=2) for k in (key(1), jax.random.PRNGKey(1), key(2))]
+    draws = model.sample(key(1), 4, steps=20)
+    np.testing.assert_array_equal(draws, model.sample(key(1), 4, steps=20))
+    np.testing.assert_array_equal(draws, model.sample(jax.random.PRNGKey(1), 4, steps=20))
+    assert not np.any(draws == model.sample(key(2), 4, steps=20))
+    bounds = [model.elbo(k, points(3), draws=4) for k in (key(1), jax.random.PRNGKey(1), key(2))]
     np.testing.assert_array_equal(bounds[0], bounds[1])
     assert not np.any(bounds[0] == bounds[2])
 
@@ -221,9 +220,10 @@ def test_what_is_saved_comes_back(kind, request, tmp_path):
     assert eqx.tree_equal(model, loaded)
     given = {"given": OBSERVED} if kind == "conditional" else {}
     x = (points(3), points(3)[:, :1]) if kind == "product" else points(3)
-    samples = [m.sample(key(1), 4, steps=3, **given) for m in (model, loaded)]
+    steps = 20 if kind == "model" else 3
+    samples = [m.sample(key(1), 4, steps=steps, **given) for m in (model, loaded)]
     jax.tree.map(np.testing.assert_array_equal, *samples)
-    bounds = [m.elbo(key(1), x, draws=3, **given) for m in (model, loaded)]
+    bounds = [m.elbo(key(1), x, draws=4, **given) for m in (model, loaded)]
     np.testing.assert_array_equal(*bounds)
 
 

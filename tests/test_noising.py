@@ -345,8 +345,8 @@ OU = json.loads((pathlib.Path(__file__).parent / "reference_values" / "ou.json")
 
 @pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
 def test_ou_kernel_and_density_against_high_precision(double):
-    """mpmath values. The kernel is good to a few units in the last place at every τ; the log-density
-    inherits twice that from the variance, and the error of x − m x_0, of order one."""
+    """mpmath values. The kernel is good to a few units in the last place at every τ; the
+    log-density inherits twice that from the variance, and the error of x − m x_0."""
     unit = 2.3e-16 if double else 1.2e-7
     with jax.enable_x64(double):
         p = dmm.OrnsteinUhlenbeck(dmm.Euclidean(1))

@@ -55,7 +55,7 @@ VARIANTS = {
     "stream": {"data": dmm.Stream(stream), "steps": 200, "block": 5},
     "simulator": {"data": dmm.Simulator(simulator), "steps": 120, "block": 3, "drop_given": 0.2},
 }
-KILLS = 4  # the run is at most three quarters through when the last one falls
+KILLS = 3  # the run is at most two thirds through when the last one falls
 
 
 def train(variant, run=None, checkpoint_seconds=0.0):
@@ -131,7 +131,7 @@ def assert_same_bits(model, other):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_killed_at_random_moments(variant, tmp_path):
     run, moments = tmp_path / "run", np.random.default_rng(list(VARIANTS).index(variant))
-    blocks = 40 // KILLS
+    blocks = 40 // KILLS  # each kill comes within so many of the last checkpoint
     landed, begun = 0, []
     for kill in range(KILLS):
         child = Child(variant, run)
@@ -204,16 +204,30 @@ def interrupted(at):
     return dmm.Stream(batches)
 
 
-def test_metrics_are_logged_once_a_step(tmp_path):
+@pytest.fixture(scope="module")
+def interrupted_run(tmp_path_factory):
+    """A run that was interrupted after ten of its twenty steps."""
+    run = tmp_path_factory.mktemp("interrupted") / "run"
     with pytest.raises(KeyboardInterrupt):
-        small_fit(tmp_path, data=interrupted(at=12))
-    assert reached(tmp_path) == 10
-    # What a run killed between two checkpoints leaves: lines beyond the last, and half a line.
+        small_fit(run, data=interrupted(at=12))
+    assert reached(run) == 10
+    return run
+
+
+@functools.cache
+def unbroken():
+    return small_fit(data=interrupted(at=None))
+
+
+def test_leavings_of_a_kill(interrupted_run, tmp_path):
+    """Metrics beyond the last checkpoint, half a line, and a checkpoint that was not finished."""
+    run = shutil.copytree(interrupted_run, tmp_path / "run")
     lines = [{"step": step, "loss": 1.0} for step in (5, 10, 15)]
     text = "\n".join(json.dumps(line) for line in lines) + '\n{"step": 20, "lo'
-    (tmp_path / "metrics.jsonl").write_text(text)
-    small_fit(tmp_path, data=interrupted(at=None))
-    steps = [line["step"] for line in logged(tmp_path)]
+    (run / "metrics.jsonl").write_text(text)
+    (run / "checkpoints/15.orbax-checkpoint-tmp-1").mkdir()
+    assert_same_bits(small_fit(run, data=interrupted(at=None)), unbroken())
+    steps = [line["step"] for line in logged(run)]
     assert steps[:2] == [5, 10]
     assert steps == sorted(set(steps))
 
@@ -227,35 +241,23 @@ def test_killed_before_the_model_is_saved(tmp_path):
     assert (tmp_path / "model.dmm").exists()
 
 
-def test_checkpoint_cut_short_is_passed_over(tmp_path):
-    """Orbax writes aside and renames: what a kill leaves of a checkpoint is not taken for one."""
-    with pytest.raises(KeyboardInterrupt):
-        small_fit(tmp_path / "cut", data=interrupted(at=12))
-    (tmp_path / "cut/checkpoints/15.orbax-checkpoint-tmp-1").mkdir()
-    cut = small_fit(tmp_path / "cut", data=interrupted(at=None))
-    whole = small_fit(data=interrupted(at=None))
-    assert eqx.tree_equal(cut.network, whole.network)
-
-
-def test_damaged_checkpoint_is_named(tmp_path):
+def test_damaged_checkpoint_is_named(interrupted_run, tmp_path):
     """It is not passed over in silence; without it the run goes on from the one before."""
-    with pytest.raises(KeyboardInterrupt):
-        small_fit(tmp_path, data=interrupted(at=12))
-    for file in (tmp_path / "checkpoints/10/default/d").iterdir():
+    run = shutil.copytree(interrupted_run, tmp_path / "run")
+    for file in (run / "checkpoints/10/default/d").iterdir():
         file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(ValueError, match=r"^run: .*checkpoints/10 .*delete") as caught:
-        small_fit(tmp_path, data=interrupted(at=None))
+        small_fit(run, data=interrupted(at=None))
     assert "\n" not in str(caught.value)
-    shutil.rmtree(tmp_path / "checkpoints/10")
-    assert reached(tmp_path) == 5
-    mended = small_fit(tmp_path, data=interrupted(at=None))
-    assert_same_bits(mended, small_fit(data=interrupted(at=None)))
+    shutil.rmtree(run / "checkpoints/10")
+    assert reached(run) == 5
+    assert_same_bits(small_fit(run, data=interrupted(at=None)), unbroken())
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A finished run with observations, and the model that its fit returned."""
-    run = tmp_path_factory.mktemp("finished")
+    """A finished run with observations, in a folder made for it, and the model of its fit."""
+    run = tmp_path_factory.mktemp("finished") / "some" / "run"
     return run, small_fit(run, given=points(32)[:, :1], drop_given=0.1)
 
 
@@ -301,7 +303,7 @@ OTHER = {
     "objective": {"objective": dmm.implicit},
     "weighting": {"weighting": dmm.variance_weighting},
     "schedule": {"schedule": dmm.Cosine()},
-    "times": {"times": dmm.Geometric(1e-3, 10.0)},
+    "times": {"times": dmm.Geometric(1e-5, 10.0)},
     "process": {"process": dmm.Brownian(dmm.Euclidean(2))},
     "parameterisation": {"parameterisation": dmm.PredictNoise()},
     "network": {"network": lambda *shapes: dmm.MLP(*shapes, width=9, depth=1)},
@@ -343,12 +345,6 @@ def test_unwritable_folder(run, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match=r"^run: cannot write to .*; choose another folder$"):
         small_fit(tmp_path / run)
-
-
-def test_folder_is_made(tmp_path):
-    run = tmp_path / "some" / "run"
-    model = small_fit(run, steps=5)
-    assert eqx.tree_equal(model, dmm.load(run / "model.dmm"))
 
 
 if __name__ == "__main__":

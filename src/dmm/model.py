@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from . import storage
+from ._checks import at_least, instance, numbers
 from ._progress import track
 from ._types import Given, Key, Point, Score, Time
 from .likelihood import elbo, flow_log_likelihood, unexplained
@@ -68,8 +69,8 @@ class Model(eqx.Module):
         times, from the reference to the data.
         """
         key = check_key(key)
-        if n < 1 or steps < 1:
-            raise ValueError(f"n, steps: both must be at least 1, got {n} and {steps}")
+        at_least(1, n=n, steps=steps, batch_size=batch_size)
+        instance(Sampler, "dmm.Euler()", sampler=sampler)
         given, several = self._check_given(given)
         if guidance != 1.0 and (given is None or not self.drop_given):
             raise ValueError(
@@ -101,6 +102,7 @@ class Model(eqx.Module):
             raise TypeError(
                 f"elbo: {type(process).__name__} has no exact noising; use log_likelihood"
             )
+        at_least(1, draws=draws, batch_size=batch_size)
         x, given = self._check_pairs(x, given)
         pilot_key, key = jax.random.split(check_key(key))
         n = len(jax.tree.leaves(x)[0])
@@ -128,6 +130,7 @@ class Model(eqx.Module):
         Deterministic, unless `probe` asks for Hutchinson's divergence (many coordinates), or the
         process adds to the data (a velocity), which is then averaged over `draws`: both need a key.
         """
+        at_least(1, steps=steps, draws=draws, batch_size=batch_size)
         x, given = self._check_pairs(x, given)
         n = len(jax.tree.leaves(x)[0])
         one = jax.tree.map(lambda leaf: leaf[0], x)
@@ -153,20 +156,25 @@ class Model(eqx.Module):
             return None, False
         if given is None:
             raise ValueError("given: this model was fitted with observations; pass given=...")
-        arrays, wanted = _as_like(given, self.given_like)
-        leaves = zip(jax.tree.leaves(arrays), jax.tree.leaves(wanted), strict=True)
-        extra = {leaf.ndim - len(like.shape) for leaf, like in leaves}
-        leaves = zip(jax.tree.leaves(arrays), jax.tree.leaves(wanted), strict=True)
-        if extra not in ({0}, {1}) or any(
-            leaf.shape[leaf.ndim - len(like.shape) :] != like.shape for leaf, like in leaves
-        ):
+        wanted = self.given_like
+        arrays = jax.tree.map(lambda leaf: jnp.asarray(numbers(leaf, "given")), given)
+        if jax.tree.structure(arrays) != jax.tree.structure(wanted):
             raise ValueError(
-                f"given: expected one observation of shape {_shapes(wanted)} (or several, "
-                f"stacked), got {_shapes(arrays)}"
+                f"given: expected the structure {jax.tree.structure(wanted)}, as in fitting, got "
+                f"{jax.tree.structure(arrays)}"
+            )
+        pairs = list(zip(jax.tree.leaves(arrays), jax.tree.leaves(wanted), strict=True))
+        stacks = {leaf.shape[: leaf.ndim - len(like.shape)] for leaf, like in pairs}
+        tails = [leaf.shape[leaf.ndim - len(like.shape) :] == like.shape for leaf, like in pairs]
+        stack = stacks.pop()
+        if stacks or not all(tails) or len(stack) > 1 or 0 in stack:
+            raise ValueError(
+                f"given: expected one observation of shape {_shapes(wanted)}, or at least one of "
+                f"them stacked to the same length, got {_shapes(arrays)}"
             )
         assert self.observations is not None
         self.observations.check(arrays)
-        return arrays, extra == {1}
+        return arrays, len(stack) == 1
 
     def _check_pairs(self, x: Point, given: Given) -> tuple[Point, Given]:
         x = self.process.data.check(x, "x")
@@ -315,16 +323,6 @@ def check_key(key: Key) -> Key:
     raise ValueError(
         f"key: expected a JAX random key, as jax.random.key(0); got {type(key).__name__}"
     )
-
-
-def _as_like(given: Given, wanted: Given) -> tuple[Given, Given]:
-    arrays = jax.tree.map(jnp.asarray, given)
-    if jax.tree.structure(arrays) != jax.tree.structure(wanted):
-        raise ValueError(
-            f"given: expected the structure {jax.tree.structure(wanted)}, as in fitting, got "
-            f"{jax.tree.structure(arrays)}"
-        )
-    return arrays, wanted
 
 
 def _shapes(tree) -> str:

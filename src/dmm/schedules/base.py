@@ -50,7 +50,7 @@ class Schedule(eqx.Module):
         t = self.t_min + (1 - self.t_min) * strata
         return jnp.asarray(jax.vmap(self.tau)(t)), (1 - self.t_min) * jax.vmap(self.rate)(t)
 
-    def grid(self, steps: int) -> Float[Array, " steps+2"]:
+    def grid(self, steps: int) -> Float[Array, " times"]:
         """Times to sample at: evenly spaced in t from 1 down to t_min, and then τ = 0."""
         t = jnp.linspace(1.0, self.t_min, steps + 1)
         return jnp.append(jax.vmap(self.tau)(t), 0.0)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from .._checks import finite, numbers
 from .._types import Function, Point, Scalar
 
 
@@ -82,19 +83,11 @@ def stacked(data, shape: tuple[int, ...], name: str, fix: str) -> np.ndarray | A
 
     Traced data, inside a transformation of the caller's, have a shape to check but no values.
     """
-    traced = isinstance(data, jax.core.Tracer)
-    array = data if traced else np.asarray(data)
-    if not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool):
-        raise ValueError(f"{name}: expected numbers, got an array of {array.dtype}; convert it")
+    array = numbers(data, name)
     wanted = f"(n, {', '.join(map(str, shape))})" if shape else "(n,)"
     if array.ndim != len(shape) + 1 or array.shape[1:] != shape:
         raise ValueError(f"{name}: expected shape {wanted}, got {array.shape}; {fix}")
     if len(array) == 0:
         raise ValueError(f"{name}: is empty; pass at least one point")
-    if not traced and not np.all(np.isfinite(array)):
-        bad = np.argwhere(~np.isfinite(array))
-        raise ValueError(
-            f"{name}: {len({int(i) for i in bad[:, 0]})} of {len(array)} points hold NaN or "
-            f"infinity, the first at index {tuple(map(int, bad[0]))}; drop or repair them"
-        )
+    finite(array, name)
     return array

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._checks import finite, numbers
 from .._types import Given, Key, Point
 from ..spaces import Space
 
@@ -106,12 +107,12 @@ class Stream(Source):
             raise ValueError("batches: expected a function of a step that returns an iterator")
         self.batches = batches
         self._next: tuple[int, Iterator[Any]] | None = None
-        self._prepare: Callable[[Example], Example] = lambda example: example
+        self._check: Callable[[Example, int], Example] = lambda example, step: example
 
-    def prepared(self, prepare: Callable[[Example], Example]) -> "Stream":
-        """The stream with a check or conversion of every batch, on the host."""
+    def checked(self, check: Callable[[Example, int], Example]) -> "Stream":
+        """The stream with every batch passed through a check, which is told the step."""
         stream = Stream(self.batches)
-        stream._prepare = prepare
+        stream._check = check
         return stream
 
     def preview(self, key):
@@ -140,7 +141,7 @@ class Stream(Source):
         if batch is None:
             raise ValueError(f"data: the stream has no batch at step {step}")
         example = batch if isinstance(batch, Example) else Example(batch)
-        return self._prepare(example)
+        return self._check(example, step)
 
 
 def check_examples(space: Space, examples: Example) -> Example:
@@ -149,24 +150,22 @@ def check_examples(space: Space, examples: Example) -> Example:
     if examples.given is None:
         return Example(x)
     n = len(jax.tree.leaves(x)[0])
-    given = jax.tree.map(lambda leaf: _check_given(leaf, n), examples.given)
+    # A list of rows is one array, not a tree of numbers.
+    given = jax.tree.map(
+        lambda leaf: _check_given(leaf, n), examples.given, is_leaf=lambda g: isinstance(g, list)
+    )
     if not jax.tree.leaves(given):
         raise ValueError("given: holds no arrays; leave it out or pass observations")
     return Example(x, given)
 
 
 def _check_given(leaf: Any, n: int) -> jax.Array:
-    array = np.asarray(leaf)
-    if array.dtype == object or not (
-        np.issubdtype(array.dtype, np.number) or array.dtype == np.bool_
-    ):
-        raise ValueError(f"given: expected numbers, got an array of {array.dtype}; convert it")
+    array = numbers(leaf, "given")
     if array.ndim == 0 or len(array) != n:
         found = f"shape {array.shape}" if array.ndim == 0 else f"length {len(array)}"
         raise ValueError(f"given: has {found} but data has length {n}; pass one a point")
-    if not np.all(np.isfinite(array)):
-        raise ValueError("given: holds NaN or infinity; drop those pairs or repair them")
-    if np.issubdtype(array.dtype, np.integer):
+    finite(array, "given")
+    if jnp.issubdtype(array.dtype, jnp.integer):
         if array.min() < 0:
             raise ValueError("given: integers are taken as classes from 0 up; pass floats instead")
         return jnp.asarray(array, jnp.int32)

@@ -12,17 +12,25 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from .._checks import at_least, instance, positive, share
 from .._types import Given, Key, Point
 from ..model import Model, check_key, load
-from ..networks import MLP, observe
+from ..networks import MLP, Observations, observe
 from ..networks.flat import like
-from ..objectives import denoising, implicit
+from ..objectives import DiscreteTime, denoising, implicit
 from ..parameterisations import Parameterisation, default_parameterisation
-from ..processes import Noising, Process, Tractable, default_process
+from ..processes import (
+    HasDensity,
+    Noising,
+    Process,
+    Tractable,
+    default_process,
+    supports,
+)
 from ..schedules import Geometric, Schedule, default_schedule, likelihood_weighting
 from ..spaces import Space, Units, default_units
 from .checkpoints import Checkpoints
-from .data import Arrays, Example, Source, Stream, check_examples
+from .data import Arrays, Example, Simulator, Source, Stream, check_examples
 from .loop import Losses, Settings, train
 
 
@@ -77,6 +85,12 @@ def fit(
     to the same bits; the finished model is kept there as `model.dmm`.
     """
     key = check_key(key)
+    positive(learning_rate=learning_rate, clip=clip)
+    at_least(0, warmup=0 if warmup is None else warmup)
+    share(drop_given=drop_given, validation=validation, ema=ema)
+    instance(Schedule, "dmm.Cosine()", schedule=schedule, times=times)
+    instance(Parameterisation, "dmm.Preconditioned()", parameterisation=parameterisation)
+    instance(Units, "dmm.Identity()", units=units)
     noising = _noising(space, process)
     source = _source(data, given, noising.data)
     settings = Settings(
@@ -85,19 +99,20 @@ def fit(
         optimiser=optimiser or adam(learning_rate, warmup, clip, steps),
         ema=ema,
         early_stopping=early_stopping,
-        block=block or (10 if isinstance(source, Stream) else 100),
+        block=(10 if isinstance(source, Stream) else 100) if block is None else block,
         checkpoint_seconds=checkpoint_seconds,
         progress=progress,
     )
-    _check_settings(settings, drop_given, validation, isinstance(source, Arrays))
     objective = _objective(objective, noising)
     schedule = schedule or default_schedule(noising)
     times = _times(times, schedule)
 
     preview_key, split_key, network_key, train_key = jax.random.split(key, 4)
     preview = source.preview(preview_key)
-    if not isinstance(source, Arrays):
+    if isinstance(source, Simulator):
         preview = check_examples(noising.data, preview)
+    in_arrays = isinstance(source, Arrays)
+    _check_settings(settings, drop_given, preview.given, in_arrays and validation > 0)
     units = units or default_units(noising.data, preview.x)
     model = Model(
         process=noising,
@@ -111,6 +126,9 @@ def fit(
         drop_given=drop_given,
     )
     model = _with_network(model, network, network_key, preview)
+
+    if isinstance(source, Stream):
+        source = source.checked(_batch_check(noising.data, preview, model.observations))
 
     checkpoints = None
     if run is not None:
@@ -174,9 +192,21 @@ def _with_network(model: Model, network: Any, key: Key, preview: Example) -> Mod
     inputs, outputs, encoded = jax.eval_shape(shapes, x, given)
     if network is None:
         network = MLP
+    if not callable(network):
+        raise ValueError(
+            "network: expected an Equinox module, or a function of (key, inputs, outputs, given) "
+            "that makes one"
+        )
     if not isinstance(network, eqx.Module):
         network = network(key, inputs, outputs, encoded)
-    made = jax.eval_shape(lambda i, g: network(i, jnp.ones(()), g, jnp.ones(())), inputs, encoded)
+    try:
+        made = jax.eval_shape(
+            lambda i, g: network(i, jnp.ones(()), g, jnp.ones(())), inputs, encoded
+        )
+    except TypeError as error:
+        raise ValueError(
+            f"network: could not be called with (inputs, tau, given, present): {error}"
+        ) from error
     wanted, found = (jax.tree.map(lambda leaf: leaf.shape, tree) for tree in (outputs, made))
     if wanted != found:
         raise ValueError(
@@ -186,6 +216,8 @@ def _with_network(model: Model, network: Any, key: Key, preview: Example) -> Mod
 
 
 def _noising(space: Space | None, process: Process | None) -> Any:
+    instance(Space, "dmm.Euclidean(2)", space=space)
+    instance(Process, "dmm.OrnsteinUhlenbeck(dmm.Euclidean(2))", process=process)
     if process is None:
         if space is None:
             raise ValueError("space: say where the data live, as in space=dmm.Euclidean(2)")
@@ -204,20 +236,45 @@ def _source(data: Point | Source, given: Given, space: Space) -> Source:
     if isinstance(data, Source):
         if given is not None:
             raise ValueError("given: a simulator or stream gives its own, in dmm.Example(x, given)")
-        if isinstance(data, Stream):
-            return data.prepared(lambda example: check_examples(space, example))
-        return data
+        return data.checked(_batch_check(space)) if isinstance(data, Stream) else data
     if callable(data):
         raise ValueError("data: wrap a function that draws points in dmm.Simulator(...)")
     return Arrays(check_examples(space, Example(data, given)))
 
 
+def _batch_check(
+    space: Space, first: Example | None = None, observations: Observations | None = None
+) -> Callable[[Example, int], Example]:
+    """A check of a stream's batches: points of the space, each batch like the first."""
+
+    def check(example: Example, step: int) -> Example:
+        checked = check_examples(space, example)
+        if first is None:
+            return checked
+        for name, wanted, found in zip(("data", "given"), like(first), like(checked), strict=True):
+            if wanted != found:
+                raise ValueError(
+                    f"{name}: the batch of step {step} has another shape or type than the first, "
+                    f"{found} against {wanted}; make all batches alike"
+                )
+        if observations is not None:
+            observations.check(checked.given)
+        return checked
+
+    return check
+
+
 def _objective(objective: Callable | None, process: Noising) -> Callable:
     if objective is None:
         return denoising if isinstance(process, Tractable) else implicit
-    if objective is denoising and not isinstance(process, Tractable):
+    if not callable(objective) or isinstance(objective, type):
+        raise ValueError("objective: expected a function, as dmm.denoising or dmm.DiscreteTime()")
+    exact = isinstance(process, Tractable) if objective is denoising else True
+    if isinstance(objective, DiscreteTime):
+        exact = supports(process, HasDensity)
+    if not exact:
         raise ValueError(
-            f"objective: {type(process).__name__} has no exact noising, which `denoising` needs; "
+            f"objective: {type(process).__name__} is not exact enough for {_name(objective)}; "
             "pass objective=dmm.implicit"
         )
     return objective
@@ -242,18 +299,14 @@ def adam(learning_rate: float, warmup: int | None, clip: float, steps: int):
     return optax.chain(optax.clip_by_global_norm(clip), optax.adam(rate))
 
 
-def _check_settings(settings: Settings, drop_given: float, validation: float, arrays: bool) -> None:
-    for name in ("steps", "batch_size", "block"):
-        if getattr(settings, name) < 1:
-            raise ValueError(f"{name}: must be at least 1, got {getattr(settings, name)}")
-    if not 0 <= drop_given < 1:
-        raise ValueError(f"drop_given: must lie in [0, 1), got {drop_given}")
-    if not 0 <= validation < 1:
-        raise ValueError(f"validation: must lie in [0, 1), got {validation}")
-    if not 0 <= settings.ema < 1:
-        raise ValueError(f"ema: must lie in [0, 1), got {settings.ema}")
-    if settings.early_stopping is not None and (not arrays or validation == 0):
-        raise ValueError("early_stopping: needs data in arrays and validation > 0 to judge by")
+def _check_settings(settings: Settings, drop_given: float, given: Given, held_out: bool) -> None:
+    at_least(1, steps=settings.steps, batch_size=settings.batch_size, block=settings.block)
+    if drop_given and given is None:
+        raise ValueError("drop_given: there is no `given` to drop; leave it out or pass given=...")
+    if settings.early_stopping is not None:
+        at_least(1, early_stopping=settings.early_stopping)
+        if not held_out:
+            raise ValueError("early_stopping: needs data in arrays and validation > 0 to judge by")
 
 
 def _identity(settings, model, objective, weighting, data, given, key) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def compile_advance(loss_fn: LossFn, source: Source, key: Key, settings: Setting
         decay = jnp.minimum(settings.ema, (1 + state.step) / (10 + state.step))
         average = jax.tree.map(lambda a, p: a + (1 - decay) * (p - a), state.average, params)
         worst = jnp.argmax(jnp.where(jnp.isfinite(losses.each), losses.each, jnp.inf))
-        report = Report(losses.mean, optax.global_norm(gradient), losses.tau[worst])
+        report = Report(losses.mean, _norm(gradient), losses.tau[worst])
         state = state._replace(
             step=state.step + 1, params=params, average=average, optimiser=optimiser
         )
@@ -184,6 +184,10 @@ def compile_advance(loss_fn: LossFn, source: Source, key: Key, settings: Setting
         return jax.lax.scan(functools.partial(body, block=block), state, jnp.arange(length))
 
     return advance
+
+
+def _norm(tree: PyTree) -> Array:
+    return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))
 
 
 def _validate(loss_fn: LossFn, held_out: Arrays | None, key: Key, settings: Settings):
