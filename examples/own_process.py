@@ -51,7 +51,7 @@ class Returning(dmm.Diffusion, dmm.Simulated):
         return 4 * jnp.eye(x.size)
 
 
-def main(steps: int = 1500, points: int = 4000) -> dict[str, float]:
+def main(steps: int = 1000, points: int = 4000) -> dict[str, float]:
     """Fit, sample, and compare with the truth."""
     process = Returning(dmm.Euclidean(2))
     truth = GaussianMixture([[-2.0, 0.0], [2.0, 1.0], [0.0, -1.5]], [0.6, 0.8, 0.5], [1, 1, 1])
@@ -61,6 +61,7 @@ def main(steps: int = 1500, points: int = 4000) -> dict[str, float]:
         process=process,
         schedule=dmm.Geometric(1e-2, process.horizon),
         parameterisation=dmm.Relative(),  # for a process reversible w.r.t. its reference
+        network=lambda *shapes: dmm.MLP(*shapes, width=64),
         steps=steps,
         key=jax.random.key(1),
     )

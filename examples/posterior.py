@@ -48,7 +48,7 @@ def exact(key: jax.Array, observed: jax.Array, n: int) -> jax.Array:
 
 
 def main(
-    steps: int = 4000, draws: int = 2000, figure: str | None = None
+    steps: int = 3000, draws: int = 2000, figure: str | None = None
 ) -> dict[str, tuple[float, ...]]:
     """Mean and standard deviation of each parameter, by the model and exactly."""
     posterior = dmm.fit(

@@ -45,7 +45,8 @@ def main(steps: int = 3000, points: int = 20_000) -> dict[str, tuple[float, floa
     # horizon of the process are not used.
     settings = {"process": dmm.Brownian(dmm.Euclidean(1)), "steps": steps, "batch_size": 512}
     guess = Wells(0.0, 0.1)
-    # J_DSM fits the data noised for a time τ: a small one, so that this is nearly the data's law.
+    # J_DSM fits the data noised for a time τ, whose wells are a little flatter. The smaller τ, the
+    # closer to the data's law and the noisier the loss.
     methods = {
         "implicit": {},
         "denoising": {"tau": 0.002},

@@ -13,6 +13,8 @@ import dmm
 LINE, PLANE = dmm.Euclidean(1), dmm.Euclidean(2)
 PRODUCT = dmm.Product(LINE, PLANE)
 
+pytestmark = pytest.mark.xdist_group("bad input")
+
 
 @pytest.fixture(autouse=True)
 def as_users_see_it():

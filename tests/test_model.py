@@ -14,6 +14,9 @@ from dmm.storage import StorageError
 
 PLANE = dmm.Euclidean(2)
 
+# On one worker: what one test compiles serves the others.
+pytestmark = pytest.mark.xdist_group("model")
+
 
 def network(*shapes):
     return dmm.MLP(*shapes, width=8, depth=1)
@@ -90,7 +93,8 @@ def test_path(model):
     assert path.shape == (4, 22, 2)  # the grid's ends, and τ = 0 after τ_min
     np.testing.assert_allclose(path[:, -1], model.sample(key(1), 4, steps=20), rtol=1e-5)
     # It starts from the reference, N(0, I), in the user's units.
-    start = jax.vmap(model.units.forward)(model.sample(key(2), 2000, steps=1, path=True)[:, 0])
+    starts = [model.sample(key(seed), 4, steps=20, path=True)[:, 0] for seed in range(250)]
+    start = jax.vmap(model.units.forward)(jnp.concatenate(starts))
     np.testing.assert_allclose(start.mean(0), 0.0, atol=0.1)
     np.testing.assert_allclose(start.std(0), 1.0, atol=0.1)
 
@@ -108,11 +112,8 @@ def test_path_hides_the_velocity():
 def test_observations(conditional):
     one = conditional.sample(key(1), 4, given=OBSERVED, steps=3)
     several = conditional.sample(key(1), 4, given=SEVERAL, steps=3)
-    path = conditional.sample(key(1), 4, given=SEVERAL, steps=3, path=True)
     assert one.shape == (4, 2)
     assert several.shape == (3, 4, 2)
-    assert path.shape == (3, 4, 5, 2)
-    np.testing.assert_allclose(path[:, :, -1], several, rtol=1e-5)
     single = jax.tree.map(lambda leaf: np.asarray(leaf)[None], OBSERVED)
     np.testing.assert_allclose(conditional.sample(key(1), 4, given=single, steps=3)[0], one)
 
@@ -143,7 +144,6 @@ def test_given_for_each_point(conditional):
 def test_smallest_calls(model):
     assert model.sample(key(1), 1, steps=1).shape == (1, 2)
     assert model.elbo(key(1), points(1), draws=1).shape == (1,)
-    assert model.log_likelihood(points(1), steps=1).shape == (1,)
 
 
 def test_chunks_change_nothing(conditional):

@@ -128,7 +128,9 @@ def assert_same_bits(model, other):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    "variant", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in VARIANTS]
+)
 def test_killed_at_random_moments(variant, tmp_path):
     run, moments = tmp_path / "run", np.random.default_rng(list(VARIANTS).index(variant))
     blocks = 40 // KILLS  # each kill comes within so many of the last checkpoint
@@ -157,6 +159,7 @@ def test_killed_at_random_moments(variant, tmp_path):
         assert reached(run) < VARIANTS[variant]["steps"], "this one is to stop early"
 
 
+@pytest.mark.xdist_group("stream")
 def test_interrupted_by_a_signal(tmp_path):
     # No checkpoints but the one that the interrupt leaves.
     child = Child("stream", tmp_path / "run", checkpoint_seconds=1e9)
@@ -219,6 +222,7 @@ def unbroken():
     return small_fit(data=interrupted(at=None))
 
 
+@pytest.mark.xdist_group("runs")
 def test_leavings_of_a_kill(interrupted_run, tmp_path):
     """Metrics beyond the last checkpoint, half a line, and a checkpoint that was not finished."""
     run = shutil.copytree(interrupted_run, tmp_path / "run")
@@ -241,6 +245,7 @@ def test_killed_before_the_model_is_saved(tmp_path):
     assert (tmp_path / "model.dmm").exists()
 
 
+@pytest.mark.xdist_group("runs")
 def test_damaged_checkpoint_is_named(interrupted_run, tmp_path):
     """It is not passed over in silence; without it the run goes on from the one before."""
     run = shutil.copytree(interrupted_run, tmp_path / "run")
@@ -261,6 +266,7 @@ def finished(tmp_path_factory):
     return run, small_fit(run, given=points(32)[:, :1], drop_given=0.1)
 
 
+@pytest.mark.xdist_group("runs")
 def test_finished_run_returns_its_model_without_training(finished, monkeypatch):
     run, model = finished
     monkeypatch.setattr("dmm.training.fitting.train", None)
@@ -320,6 +326,7 @@ OTHER = {
 NAMED = {"schedule": "model", "times": "model", "process": "model", "parameterisation": "model"}
 
 
+@pytest.mark.xdist_group("runs")
 @pytest.mark.parametrize("changed", OTHER)
 def test_run_with_other_settings_is_refused(changed, finished):
     run, _ = finished

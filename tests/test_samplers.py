@@ -360,6 +360,22 @@ def test_flow_of_a_product_is_the_factors_flows(sampler):
     np.testing.assert_allclose(ends[1], flow_map(x[1], LATE / 2, EARLY), rtol=1e-3)
 
 
+@pytest.mark.parametrize("sampler", [dmm.Euler(), dmm.Heun()], ids=["Euler", "Heun"])
+def test_step_of_a_product_is_its_factors_steps(sampler):
+    """From the same normals, each factor at its own speed."""
+    slow, fast = line_process(), line_process(dmm.CriticallyDamped, horizon=5.0)
+    pair, x = dmm.ProductProcess(slow, fast), (jnp.array([1.7]), jnp.array([[0.4], [-0.9]]))
+    z, h = (jnp.array([0.6]), jnp.array([[-1.1], [0.3]])), 0.2
+
+    def step(process, x, z, h):
+        with feeding(normal=z):
+            return sampler.step(jax.random.key(0), lambda tau: process, x, 0.0, h)
+
+    together = step(pair, x, z, h)
+    np.testing.assert_allclose(together[0], step(slow, x[0], z[:1], h), rtol=1e-6)
+    np.testing.assert_allclose(together[1], step(fast, x[1], z[1:], 0.5 * h), rtol=1e-6)
+
+
 def test_flow_ignores_the_key():
     x, taus = jnp.array([1.7]), jnp.linspace(LATE, EARLY, 10)
     one, two = (

@@ -139,9 +139,9 @@ class Model(eqx.Module):
         if key is None and (probe or lifts):
             raise ValueError("key: pass a random key, as in log_likelihood(x, key=...)")
         keys = jax.random.split(check_key(jax.random.key(0) if key is None else key), n)
-        settings = (steps, probe, draws if lifts else 1)
+        settings, args = (steps, probe, draws if lifts else 1), (keys, x, given)
         return _batched(
-            lambda *a: _log_likelihood(self, settings, *a), (keys, x, given), batch_size
+            lambda *args: _log_likelihood(self, settings, *args), args, batch_size, "likelihood"
         )
 
     def save(self, path: str | os.PathLike) -> None:
