@@ -1,7 +1,7 @@
 """Signatures of Equinox modules for the reference, which is made without importing the library.
 
 An `eqx.Module` is a dataclass without a decorator, so a static reader sees no `__init__`. This
-Griffe extension makes one from the annotated fields.
+Griffe extension makes one from the annotated fields; for named tuples too.
 """
 
 import griffe
@@ -46,7 +46,8 @@ def _bases(cls: griffe.Class):
 
 def _is_module(cls: griffe.Class) -> bool:
     return any(
-        path == "equinox.Module" or (base is not None and _is_module(_final(base)))
+        path in ("equinox.Module", "typing.NamedTuple")
+        or (base is not None and _is_module(_final(base)))
         for path, base in _bases(cls)
     )
 

@@ -26,6 +26,15 @@ WITHOUT_CODE = {"README.md", "changelog.md", "contributing.md"}  # may have none
 STEPS, BATCH = 10, 16
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _quick_compiling():
+    """Compiling is what takes the time here; what it made is not for other tests."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
+
+
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch, tmp_path):
     """`fit` and `match` do next to nothing; files go to a folder of their own."""
@@ -33,11 +42,6 @@ def _tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(dmm, "fit", _cut(dmm.fit, network=network, validation=0.0))
     monkeypatch.setattr(dmm, "match", _cut(dmm.match))
     monkeypatch.chdir(tmp_path)
-    # Compiling is what takes the time here.
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def _cut(function, **defaults):
