@@ -281,15 +281,14 @@ def test_divergence_falls_at_the_rate_of_phi(row):
 
     @jax.jit
     def mean_phi(tau):
-        def log_q(x):
-            return log_one(x, tau)
+        """By the closed form, which has the operator's mean (above) and compiles sooner."""
+        p = row.process
 
-        def log_beta(x):
-            return log_two(x, tau)
+        def integrand(x):
+            first, second = (p.score(lambda y: f(y, tau), x) for f in (log_one, log_two))
+            return jnp.exp(log_one(x, tau)) * p.phi(x, p.mean(first), second)
 
-        return row.integrate(
-            lambda x: jnp.exp(log_q(x)) * calculus.explicit(row.process, log_q, log_beta, x)
-        )
+        return row.integrate(integrand)
 
     slope = jax.jit(jax.grad(kl))(row.tau)
     assert slope < -1e-3
