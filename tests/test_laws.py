@@ -285,7 +285,8 @@ def test_divergence_falls_at_the_rate_of_phi(row):
         p = row.process
 
         def integrand(x):
-            first, second = (p.score(lambda y: f(y, tau), x) for f in (log_one, log_two))
+            first = p.score(lambda y: log_one(y, tau), x)
+            second = p.score(lambda y: log_two(y, tau), x)
             return jnp.exp(log_one(x, tau)) * p.phi(x, p.mean(first), second)
 
         return row.integrate(integrand)

@@ -45,8 +45,10 @@ def conditional():
 
 @pytest.fixture(scope="module")
 def product():
-    x = points()
-    return fit((x, x[:, :1]), dmm.Product(PLANE, dmm.Euclidean(1)))
+    """The first factor carries a velocity."""
+    x, line = points(), dmm.Euclidean(1)
+    process = dmm.ProductProcess(dmm.CriticallyDamped(PLANE), dmm.OrnsteinUhlenbeck(line))
+    return fit((x, x[:, :1]), dmm.Product(PLANE, line), process=process)
 
 
 OBSERVED = {"noisy": np.array([2.0, -2.0]), "class": 1}
@@ -100,13 +102,9 @@ def test_path(model):
 
 
 def test_path_of_a_product(product):
+    """Velocities stay hidden."""
     first, second = product.sample(key(1), 4, steps=3, path=True)
     assert (first.shape, second.shape) == ((4, 5, 2), (4, 5, 1))
-
-
-def test_path_hides_the_velocity():
-    model = fit(points(), process=dmm.CriticallyDamped(PLANE))
-    assert model.sample(key(1), 3, steps=2, path=True).shape == (3, 4, 2)
 
 
 def test_observations(conditional):

@@ -157,7 +157,11 @@ class Model(eqx.Module):
         if given is None:
             raise ValueError("given: this model was fitted with observations; pass given=...")
         wanted = self.given_like
-        arrays = jax.tree.map(lambda leaf: jnp.asarray(numbers(leaf, "given")), given)
+        arrays = jax.tree.map(
+            lambda leaf: jnp.asarray(numbers(leaf, "given")),
+            given,
+            is_leaf=lambda node: isinstance(node, list),  # a list of rows is one array
+        )
         if jax.tree.structure(arrays) != jax.tree.structure(wanted):
             raise ValueError(
                 f"given: expected the structure {jax.tree.structure(wanted)}, as in fitting, got "

@@ -64,7 +64,7 @@ class Arrays(Source):
     def split(self, key: Key, share: float) -> tuple["Arrays", "Arrays"]:
         """Two disjoint random parts, the second with that share of the examples."""
         order = jax.random.permutation(key, len(self))
-        held = max(1, round(share * len(self)))
+        held = min(max(1, round(share * len(self))), len(self) - 1)
         parts = order[held:], order[:held]
         first, second = (jax.tree.map(lambda a, r=rows: a[r], self.examples) for rows in parts)
         return Arrays(first), Arrays(second)

@@ -73,6 +73,7 @@ class Report(NamedTuple):
 
     loss: Array
     gradient: Array
+    update: Array
     worst_tau: Array
 
 
@@ -148,7 +149,7 @@ def initial_state(params: PyTree, settings: Settings) -> State:
         average=copy(params),
         optimiser=settings.optimiser.init(copy(params)),
         best=copy(params),
-        best_loss=jnp.asarray(jnp.inf),
+        best_loss=jnp.full((), jnp.inf, jnp.result_type(float)),
         validated=jnp.zeros((), jnp.int32),
         stale=jnp.zeros((), jnp.int32),
     )
@@ -173,7 +174,7 @@ def compile_advance(loss_fn: LossFn, source: Source, key: Key, settings: Setting
         decay = jnp.minimum(settings.ema, (1 + state.step) / (10 + state.step))
         average = jax.tree.map(lambda a, p: a + (1 - decay) * (p - a), state.average, params)
         worst = jnp.argmax(jnp.where(jnp.isfinite(losses.each), losses.each, jnp.inf))
-        report = Report(losses.mean, _norm(gradient), losses.tau[worst])
+        report = Report(losses.mean, _norm(gradient), _norm(updates), losses.tau[worst])
         state = state._replace(
             step=state.step + 1, params=params, average=average, optimiser=optimiser
         )
@@ -227,10 +228,11 @@ def _validate(loss_fn: LossFn, held_out: Arrays | None, key: Key, settings: Sett
 def _read(unread: tuple[int, Report], metrics: Metrics, show) -> None:
     """Log a block's losses; stop at the first that is not finite."""
     start, report = unread
-    loss, gradient = np.asarray(report.loss), np.asarray(report.gradient)
-    bad = np.flatnonzero(~(np.isfinite(loss) & np.isfinite(gradient)))
+    loss, gradient, update = map(np.asarray, report[:3])
+    bad = np.flatnonzero(~np.isfinite(loss + gradient + update))
     if len(bad):
-        what = "loss" if not np.isfinite(loss[bad[0]]) else "gradient"
+        values = {"loss": loss, "gradient": gradient, "update": update}
+        what = next(name for name, value in values.items() if not np.isfinite(value[bad[0]]))
         raise NonFiniteError(
             f"the {what} is not finite at step {start + bad[0]}, worst at τ = "
             f"{float(report.worst_tau[bad[0]]):.3g}. Likely causes: a learning rate too high "
