@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from ..processes import Noising, ProductProcess, Simulated
+from ..processes import Jump, Noising, ProductProcess, Simulated
 from ..processes.base import Zero
 from .base import Parameterisation, default_parameterisation
 
@@ -64,6 +64,7 @@ def _(process):
     return Relative()
 
 
+@default_parameterisation.register(Jump)
 @default_parameterisation.register(Simulated)
 def _(process):
     return PredictScore()
