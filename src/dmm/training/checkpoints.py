@@ -41,8 +41,10 @@ class Checkpoints:
             return
         try:
             found = json.loads(path.read_text())
-        except ValueError as error:
-            raise ValueError(f"run: {path} is damaged; choose another folder") from error
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise ValueError(f"run: {path} is damaged; choose another folder")
         changed = [
             f"{name} was {found.get(name)!r}, now {settings.get(name)!r}"
             for name in {**found, **settings}
@@ -59,7 +61,13 @@ class Checkpoints:
         step = self._manager.latest_step()
         if step is None:
             return None
-        return self._manager.restore(step, args=self._ocp.args.StandardRestore(like))
+        try:
+            return self._manager.restore(step, args=self._ocp.args.StandardRestore(like))
+        except Exception as error:  # Orbax and TensorStore raise many kinds, at length
+            raise ValueError(
+                f"run: {self.folder}/checkpoints/{step} cannot be read ({type(error).__name__}); "
+                "delete that folder to go on from the checkpoint before"
+            ) from error
 
     def save(self, step: int, state: Any) -> None:
         """Save a state; returns once it is copied off the device."""

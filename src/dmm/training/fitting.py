@@ -133,6 +133,9 @@ def fit(
     checkpoints = None
     if run is not None:
         identity = _identity(settings, model, objective, weighting, data, given, key)
+        identity["validation"] = validation
+        if optimiser is None:
+            identity |= {"learning_rate": learning_rate, "warmup": warmup, "clip": clip}
         checkpoints = Checkpoints(run, identity)
         finished = Path(run) / "model.dmm"
         if finished.exists():
@@ -330,9 +333,17 @@ def _identity(settings, model, objective, weighting, data, given, key) -> dict[s
         "weighting": _name(weighting),
         "model": [str(part) for part in described],
         "network": hashlib.sha256(" ".join(network).encode()).hexdigest()[:16],
+        "units": _digest(str(jax.tree.structure(model.units)), jax.tree.leaves(model.units)),
         "data": digest.hexdigest()[:16],
         "key": np.asarray(jax.random.key_data(key)).tolist(),
     }
+
+
+def _digest(text: str, leaves: list[Any]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for leaf in leaves:
+        digest.update(np.ascontiguousarray(leaf).tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _name(function: Any) -> str:
@@ -348,8 +359,8 @@ def _classes(tree: Any) -> list[type]:
             found.add(type(node))
             for name in node.__dataclass_fields__:
                 walk(getattr(node, name, None))
-        elif isinstance(node, tuple | list):
-            for child in node:
+        elif isinstance(node, tuple | list | dict):
+            for child in node.values() if isinstance(node, dict) else node:
                 walk(child)
 
     walk(tree)
