@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 
 from .._types import Key, Point, Scalar, Time
-from ..processes import HasDensity, Noising
+from ..processes import Noising, Tractable
 from .score_matching import ScoreAt
 
 
@@ -13,12 +13,13 @@ class DiscreteTime(eqx.Module):
 
     q is exact and p one first-order step of the generative process; γ = t − s. By Lemma 2 and
     Theorem 3 this is the implicit objective to first order in γ, up to a constant in the score.
+    The process, or every factor of a product, must have a density.
     """
 
     ratio: float = eqx.field(static=True, default=0.05)
 
     def __call__(
-        self, process: HasDensity, score_fn: ScoreAt, key: Key, x0: Point, tau: Time
+        self, process: Tractable, score_fn: ScoreAt, key: Key, x0: Point, tau: Time
     ) -> Scalar:
         first_key, second_key = jax.random.split(key)
         gamma = self.ratio * tau

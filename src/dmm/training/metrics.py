@@ -1,6 +1,7 @@
 """A fit's metrics as JSON lines."""
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Self
@@ -19,9 +20,10 @@ class Metrics:
         if self.path is not None:
             kept = [line for line in read_metrics(self.path) if line["step"] <= self.step]
             # What a killed run logged beyond its last checkpoint will be logged again.
-            self._file = self.path.open("w")
-            self._file.writelines(json.dumps(line) + "\n" for line in kept)
-            self._file.flush()
+            scratch = self.path.with_suffix(".tmp")
+            scratch.write_text("".join(json.dumps(line) + "\n" for line in kept))
+            os.replace(scratch, self.path)
+            self._file = self.path.open("a")
         return self
 
     def __exit__(self, *_) -> None:
