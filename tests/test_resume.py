@@ -357,4 +357,6 @@ def test_unwritable_folder(run, tmp_path):
 
 
 if __name__ == "__main__":
+    # A shell starts what it runs in the background with interrupts ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     train(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]))

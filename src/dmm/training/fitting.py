@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,7 @@ def fit(
         checkpoints = Checkpoints(run, identity)
         finished = Path(run) / "model.dmm"
         if finished.exists():
+            checkpoints.close()
             return load(finished, classes=_classes(model))
     held_out = None
     if isinstance(source, Arrays) and validation > 0 and len(source) > 1:
@@ -331,7 +333,7 @@ def _identity(settings, model, objective, weighting, data, given, key) -> dict[s
         "drop_given": model.drop_given,
         "objective": _name(objective),
         "weighting": _name(weighting),
-        "model": [str(part) for part in described],
+        "model": [_name(part) for part in described],
         "network": hashlib.sha256(" ".join(network).encode()).hexdigest()[:16],
         "units": _digest(str(jax.tree.structure(model.units)), jax.tree.leaves(model.units)),
         "data": digest.hexdigest()[:16],
@@ -346,8 +348,9 @@ def _digest(text: str, leaves: list[Any]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _name(function: Any) -> str:
-    return getattr(function, "__name__", None) or str(function)
+def _name(part: Any) -> str:
+    """A function or module in words that are the same in the next process."""
+    return getattr(part, "__name__", None) or re.sub(r" at 0x[0-9a-f]+", "", str(part))
 
 
 def _classes(tree: Any) -> list[type]:

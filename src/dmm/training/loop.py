@@ -196,13 +196,12 @@ def _validate(loss_fn: LossFn, held_out: Arrays | None, key: Key, settings: Sett
     if held_out is None:
         return None
     n = min(len(held_out), settings.batch_size)
-    batches = len(held_out) // n
     # The same times and noise at every validation, and enough of them to compare losses by.
-    repeats = -(-4096 // (n * batches))
+    batches = -(-max(len(held_out), 4096) // n)
 
     def rows(examples, index):
-        start = index % batches * n
-        return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, n), examples)
+        at = (index * n + jnp.arange(n)) % len(held_out)
+        return jax.tree.map(lambda leaf: leaf[at], examples)
 
     @functools.partial(jax.jit, donate_argnums=0)
     def validate(state: State, examples: Example):
@@ -211,7 +210,7 @@ def _validate(loss_fn: LossFn, held_out: Arrays | None, key: Key, settings: Sett
                 state.average, jax.random.fold_in(key, index), rows(examples, index)
             ).mean
 
-        loss = jnp.mean(jax.lax.map(one, jnp.arange(repeats * batches)))
+        loss = jnp.mean(jax.lax.map(one, jnp.arange(batches)))
         better = loss < state.best_loss
         best = jax.tree.map(lambda a, b: jnp.where(better, a, b), state.average, state.best)
         state = state._replace(
