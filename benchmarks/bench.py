@@ -22,6 +22,7 @@ from dmm.training import fitting, loop
 from dmm.training.data import Arrays
 
 WIDTH, DEPTH, BATCH, DIM = 512, 5, 512, 3
+SAMPLING = 1000  # sampling steps
 
 
 def seconds(functions, *, repeats: int) -> list[float]:
@@ -108,18 +109,15 @@ def main() -> None:
     parser.add_argument("--json", help="write the figures to this file")
     arguments = parser.parse_args()
     on_gpu = jax.default_backend() != "cpu"
-    steps, repeats = (1000, 5) if on_gpu else (20, 5)
-    sample_steps = 1000 if on_gpu else 100
+    steps, repeats = (1000, 5) if on_gpu else (50, 3)
 
     train, model = training_step(steps)
     ours, bare = seconds([train, bare_step(model, steps)], repeats=repeats)
 
     def draw():
-        return model.sample(jax.random.key(3), BATCH, steps=sample_steps, sampler=dmm.Euler())
+        return model.sample(jax.random.key(3), BATCH, steps=SAMPLING, sampler=dmm.Euler())
 
-    sampling, evaluations = seconds(
-        [draw, bare_evaluations(model, sample_steps + 1)], repeats=repeats
-    )
+    sampling, evaluations = seconds([draw, bare_evaluations(model, SAMPLING + 1)], repeats=repeats)
     figures = {
         "device": jax.devices()[0].device_kind,
         "python": platform.python_version(),
@@ -128,7 +126,7 @@ def main() -> None:
         "training_step_ms": 1e3 * ours / steps,
         "bare_step_ms": 1e3 * bare / steps,
         "training_ratio": ours / bare,
-        "sampling_steps": sample_steps,
+        "sampling_steps": SAMPLING,
         "sampling_ms": 1e3 * sampling,
         "bare_evaluations_ms": 1e3 * evaluations,
         "sampling_ratio": sampling / evaluations,

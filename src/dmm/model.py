@@ -119,7 +119,7 @@ class Model(eqx.Module):
         x: Point,
         *,
         given: Given = None,
-        steps: int = 100,
+        steps: int | None = None,
         key: Key | None = None,
         probe: bool = False,
         draws: int = 16,
@@ -129,8 +129,9 @@ class Model(eqx.Module):
 
         Deterministic, unless `probe` asks for Hutchinson's divergence (many coordinates), or the
         process adds to the data (a velocity), which is then averaged over `draws`: both need a key.
+        Unless given, `steps` is 100, or 400 where the process adds to the data: its flow is stiff.
         """
-        at_least(1, steps=steps, draws=draws, batch_size=batch_size)
+        at_least(1, steps=1 if steps is None else steps, draws=draws, batch_size=batch_size)
         x, given = self._check_pairs(x, given)
         n = len(jax.tree.leaves(x)[0])
         one = jax.tree.map(lambda leaf: leaf[0], x)
@@ -139,6 +140,7 @@ class Model(eqx.Module):
         if key is None and (probe or lifts):
             raise ValueError("key: pass a random key, as in log_likelihood(x, key=...)")
         keys = jax.random.split(check_key(jax.random.key(0) if key is None else key), n)
+        steps = steps or (400 if lifts else 100)
         settings, args = (steps, probe, draws if lifts else 1), (keys, x, given)
         return _batched(
             lambda *args: _log_likelihood(self, settings, *args), args, batch_size, "likelihood"
