@@ -19,7 +19,7 @@ from scipy.integrate import solve_ivp
 
 import dmm
 from dmm.processes.linear import solve
-from table import FOUR, RateMatrix, assert_mean, line_process
+from table import assert_mean, line_process, matrix_chain
 
 x64 = pytest.mark.usefixtures("x64")
 
@@ -109,17 +109,17 @@ def on_line(kind, mixture, points, **kwargs):
 
 
 def on_chain():
-    p = RateMatrix(dmm.Finite((), 4), FOUR)
+    p = matrix_chain()
 
     def log_marginal(x, tau):
-        return jnp.log((jnp.asarray(SHARES) @ p.kernel(tau))[x])
+        return jnp.log((jnp.asarray(SHARES) @ p.transitions(tau))[x])
 
     return Case(p, log_marginal, [jnp.int32(0), jnp.int32(3)], list(np.log(SHARES[[0, 3]])))
 
 
 def on_both():
     """A state k with probability p_k, and a number N(μ_k, 0.2) that depends on it."""
-    chain, line = RateMatrix(dmm.Finite((), 4), FOUR, horizon=8.0), line_process()
+    chain, line = matrix_chain(horizon=8.0), line_process()
     p, centres = dmm.ProductProcess(chain, line), np.array([-1.0, 0.0, 0.5, 1.5])
 
     def component(k, y, tau):
@@ -128,7 +128,7 @@ def on_both():
         )
 
     def log_marginal(x, tau):
-        moved = jnp.log(chain.kernel(p.speeds[0] * tau)[:, x[0]])
+        moved = jnp.log(chain.transitions(p.speeds[0] * tau)[:, x[0]])
         normal = jnp.stack([component(k, x[1], tau) for k in range(4)])
         return jax.nn.logsumexp(jnp.log(jnp.asarray(SHARES)) + moved + normal)
 
@@ -448,7 +448,7 @@ def test_feynman_kac_with_a_nonlinear_score_agrees_with_the_truth():
 @x64
 def test_feynman_kac_on_a_chain():
     """The law of a generative chain with frozen wrong rates is a matrix exponential."""
-    p = RateMatrix(dmm.Finite((), 4), FOUR)
+    p = matrix_chain()
 
     def log_beta(x):
         return jnp.asarray([0.2, -0.3, 0.5, 0.0])[x]

@@ -8,17 +8,21 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from . import storage
 from ._checks import at_least, instance, numbers
 from ._progress import track
-from ._types import Given, Key, Point, Score, Time
+from ._types import Given, Key, Point, Score, ScoreFn, Time
 from .likelihood import elbo, flow_log_likelihood, unexplained
-from .networks import Observations
+from .networks import Observations, Stochastic
 from .parameterisations import Parameterisation
+from .parameterisations.chains import PredictsStates
 from .processes import Noising, Tractable
-from .samplers import Sampler, default_sampler, simulate
+from .processes.chain import Denoiser
+from .samplers import Clamped, Sampler, default_sampler, simulate
+from .samplers.exact import Unmasking, has_masks
 from .schedules import Schedule, ScheduleGrid
 from .spaces import Units
 
@@ -42,11 +46,7 @@ class Model(eqx.Module):
         self, x: Point, tau: Time, given: Given = None, present: Array | float = 1.0
     ) -> Score:
         """The score at a state x, in the process's units; frozen below the schedule's τ_min."""
-        tau = jnp.maximum(tau, self.schedule.tau_min)
-        encoded = None if self.observations is None else self.observations.encode(given)
-        inputs = self.parameterisation.inputs(self.process, x, tau)
-        output = self.network(inputs, tau, encoded, present)
-        return self.parameterisation.score(self.process, output, x, tau)
+        return Learned(self, given, present)(x, tau)
 
     def sample(
         self,
@@ -58,6 +58,8 @@ class Model(eqx.Module):
         sampler: Sampler | None = None,
         grid: Any = None,
         guidance: float = 1.0,
+        known: Point = None,
+        where: Any = None,
         path: bool = False,
         batch_size: int = 4096,
     ) -> Point:
@@ -67,6 +69,9 @@ class Model(eqx.Module):
         (observation, draw). `guidance` w scores by u + w(c − u), c with and u without the
         observation. With `path`, a further axis after the draws' holds the states at the grid's
         times, from the reference to the data.
+
+        To fill in the rest of a point, pass it as `known`, with `where` true at the entries that
+        are known (arrays like a point); or several, stacked, with one `where` or as many.
         """
         key = check_key(key)
         at_least(1, n=n, steps=steps, batch_size=batch_size)
@@ -77,19 +82,27 @@ class Model(eqx.Module):
                 "guidance: needs `given`, and a model fitted with drop_given > 0 to know the score "
                 "without it"
             )
-        settings = _SampleSettings(
-            sampler or default_sampler(self.process), grid or ScheduleGrid(), steps, guidance, path
-        )
-        count = len(jax.tree.leaves(given)[0]) if several else 1
+        hint, several_known = self._check_known(known, where)
+        sampler = sampler or default_sampler(self.process)
+        if has_masks(self.process):
+            sampler = Unmasking(sampler)
+        settings = _SampleSettings(sampler, grid or ScheduleGrid(), steps, guidance, path)
+        stacks = ([given] if several else []) + ([hint] if several_known else [])
+        counts = {len(jax.tree.leaves(stack)[0]) for stack in stacks}
+        if len(counts) > 1:
+            raise ValueError(f"known: has another length than `given`, {sorted(counts)}")
+        count = counts.pop() if counts else 1
         keys = jax.random.split(key, count * n)
         which = jnp.repeat(jnp.arange(count), n)
         points = _batched(
-            lambda keys, which: _sample(self, settings, keys, given, which if several else None),
+            lambda keys, which: _sample(
+                self, settings, keys, which, (given, several), (hint, several_known)
+            ),
             (keys, which),
             batch_size,
             "sampling",
         )
-        if several:
+        if stacks:
             points = jax.tree.map(lambda leaf: leaf.reshape(count, n, *leaf.shape[1:]), points)
         return points
 
@@ -182,6 +195,28 @@ class Model(eqx.Module):
         self.observations.check(arrays)
         return arrays, len(stack) == 1
 
+    def _check_known(self, known: Point, where: Any) -> tuple[Any, bool]:
+        """(known in the process's units, where), and whether there are several, stacked."""
+        if known is None and where is None:
+            return None, False
+        if known is None or where is None:
+            raise ValueError("known, where: pass both, what is known and the entries that are")
+        where = jax.tree.map(lambda leaf: np.asarray(leaf, bool), where)
+        shapes = jax.tree.map(jnp.shape, where), jax.tree.map(jnp.shape, known)
+        if jax.tree.structure(where) != jax.tree.structure(known):
+            raise ValueError("where: expected the structure of `known`, with booleans")
+        data = self.process.data
+        one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], known)
+        try:
+            points, several = data.check(one, "known"), False
+        except ValueError:
+            points, several = data.check(known, "known"), True
+        if not several:
+            points = jax.tree.map(lambda leaf: leaf[0], points)
+        wide = jax.tree.map(lambda leaf, like: _spread(leaf, like.shape, shapes), where, points)
+        units = jax.vmap(self.units.forward) if several else self.units.forward
+        return (units(points), wide), several
+
     def _check_pairs(self, x: Point, given: Given) -> tuple[Point, Given]:
         x = self.process.data.check(x, "x")
         given, several = self._check_given(given)
@@ -207,25 +242,84 @@ class _SampleSettings(eqx.Module):
     path: bool = eqx.field(static=True)
 
 
-@eqx.filter_jit
-def _sample(model: Model, settings: _SampleSettings, keys: Key, given: Given, which: Array | None):
-    """A draw a key, given the observation, or of several the one that `which` names."""
-    process = model.process
+class Learned(eqx.Module):
+    """A model's score as a function of (x, τ), given an observation, guided where asked."""
 
-    def score(x, tau, given):
-        conditional = model.score(x, tau, given)
-        if settings.guidance == 1.0:
+    model: Model
+    given: Given = None
+    present: Array | float = 1.0
+    key: Key | None = None  # for a network with dropout
+    guidance: float = eqx.field(static=True, default=1.0)
+
+    def __call__(self, x: Point, tau: Time) -> Score:
+        def score(output, tau):
+            return self.model.parameterisation.score(self.model.process, output, x, tau)
+
+        return self._guided(score, x, tau)
+
+    def at(self, tau: Time) -> ScoreFn:
+        """The score frozen at a time; of a model that predicts states, one that looks back."""
+        if isinstance(self.model.parameterisation, PredictsStates):
+            return _DenoiserAt(self, tau)
+        return lambda x: self(x, tau)
+
+    def bridge(self, x: Array, tau: Time, earlier: Time) -> Array:
+        """The law of every coordinate of a chain at an earlier time: logits."""
+
+        def bridge(output, tau):
+            head = self.model.parameterisation
+            return head.bridge(self.model.process, output, x, tau, earlier)
+
+        return self._guided(bridge, x, tau)
+
+    def _guided(self, f: Callable, x: Point, tau: Time) -> Any:
+        """f of the network's output; guided, u + w(c − u), u with the observation hidden."""
+        tau = jnp.maximum(tau, self.model.schedule.tau_min)
+        conditional = f(self._output(x, tau, self.present), tau)
+        if self.guidance == 1.0:
             return conditional
-        free = model.score(x, tau, given, 0.0)
-        return jax.tree.map(lambda u, c: u + settings.guidance * (c - u), free, conditional)
+        free = f(self._output(x, tau, 0.0), tau)
+        return jax.tree.map(lambda u, c: u + self.guidance * (c - u), free, conditional)
 
-    def draw(key, given):
+    def _output(self, x: Point, tau: Time, present: Array | float) -> Any:
+        model = self.model
+        observed = None if model.observations is None else model.observations.encode(self.given)
+        inputs = model.parameterisation.inputs(model.process, x, tau)
+        dropout = {"key": self.key} if isinstance(model.network, Stochastic) else {}
+        return model.network(inputs, tau, observed, present, **dropout)
+
+
+class _DenoiserAt(Denoiser):
+    learned: Learned
+    tau: Time
+
+    def __call__(self, x):
+        return self.learned(x, self.tau)
+
+    def bridge(self, x, earlier):
+        return self.learned.bridge(x, self.tau, earlier)
+
+
+@eqx.filter_jit
+def _sample(model: Model, settings: _SampleSettings, keys: Key, which: Array, given, hint):
+    """A draw a key. `given` and `hint` are a condition and whether it is stacked: then `which`
+    names the one of a draw."""
+    process = model.process
+    taus = settings.grid(model.schedule, settings.steps)
+
+    def pick(condition, i):
+        value, several = condition
+        return jax.tree.map(lambda leaf: leaf[i], value) if several else value
+
+    def draw(key, i):
         start_key, key = jax.random.split(key)
-        taus = settings.grid(model.schedule, settings.steps)
+        score = Learned(model, pick(given, i), guidance=settings.guidance)
+        known = pick(hint, i)
+        sampler = settings.sampler if known is None else Clamped(settings.sampler, *known)
         end = simulate(
             key,
-            settings.sampler,
-            lambda tau: process.reverse(lambda x: score(x, tau, given)),
+            sampler,
+            lambda tau: process.reverse(score.at(tau)),
             process.reference.sample(start_key),
             taus,
             path=settings.path,
@@ -236,9 +330,7 @@ def _sample(model: Model, settings: _SampleSettings, keys: Key, given: Given, wh
 
         return jax.vmap(finish)(end) if settings.path else finish(end)
 
-    if which is None:
-        return jax.vmap(lambda key: draw(key, given))(keys)
-    return jax.vmap(draw)(keys, jax.tree.map(lambda leaf: leaf[which], given))
+    return jax.vmap(draw)(keys, which)
 
 
 @eqx.filter_jit
@@ -255,7 +347,7 @@ def _elbo(model: Model, process: Tractable, draws: int, share, keys, x, given):
     def one(key, x, given):
         bound = elbo(
             process,
-            lambda y, tau: model.score(y, tau, given),
+            Learned(model, given),
             model.times,
             key,
             model.units.forward(x),
@@ -277,7 +369,7 @@ def _log_likelihood(model: Model, settings: tuple, keys, x, given):
             y, added = model.process.lift(lift_key, model.units.forward(x))
             log_prob = flow_log_likelihood(
                 model.process,
-                lambda y, tau: model.score(y, tau, given),
+                Learned(model, given),
                 model.schedule,
                 y,
                 steps=steps,
@@ -329,6 +421,13 @@ def check_key(key: Key) -> Key:
     raise ValueError(
         f"key: expected a JAX random key, as jax.random.key(0); got {type(key).__name__}"
     )
+
+
+def _spread(where: np.ndarray, shape: tuple[int, ...], shapes: tuple) -> Array:
+    try:
+        return jnp.asarray(np.broadcast_to(where, shape))
+    except ValueError:
+        raise ValueError(f"where: shape {shapes[0]} does not fit `known`, {shapes[1]}") from None
 
 
 def _shapes(tree) -> str:

@@ -111,4 +111,7 @@ def unexplained(
         return jax.vmap(at)(jax.random.split(key, nodes), taus)
 
     left, whole = jax.vmap(one)(keys, jnp.arange(len(keys)), x0)
-    return Share(jnp.log(taus), jnp.clip(left.mean(0) / whole.mean(0), 0.0, 1.0))
+    left, whole = left.mean(0), whole.mean(0)
+    # A chain of masks may show no mask at all near the data, where nothing is explained yet.
+    share = jnp.where(whole > 0, left / jnp.where(whole > 0, whole, 1.0), 1.0)
+    return Share(jnp.log(taus), jnp.clip(share, 0.0, 1.0))

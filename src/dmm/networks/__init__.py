@@ -1,7 +1,18 @@
 """Networks: (inputs, tau, given, present) to a pytree in the shape the score is made from."""
 
+from .base import Stochastic
 from .mlp import MLP
 from .observations import Observations, observe
 from .time import time_features
+from .transformer import Transformer
+from .unet import UNet
 
-__all__ = ["MLP", "Observations", "observe", "time_features"]
+__all__ = [
+    "MLP",
+    "Observations",
+    "Stochastic",
+    "Transformer",
+    "UNet",
+    "observe",
+    "time_features",
+]

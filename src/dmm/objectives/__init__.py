@@ -1,5 +1,6 @@
 """What is minimised: plain functions of (process, score_fn, key, x0, tau), for one point."""
 
+from .cross_entropy import WithCrossEntropy
 from .discrete_time import DiscreteTime, autoencoder
 from .score_matching import Explicit, Implicit, denoising, implicit
 
@@ -7,6 +8,7 @@ __all__ = [
     "DiscreteTime",
     "Explicit",
     "Implicit",
+    "WithCrossEntropy",
     "autoencoder",
     "denoising",
     "implicit",

@@ -1,6 +1,7 @@
 """Network output to score."""
 
 from .base import Parameterisation, default_parameterisation
+from .chains import PredictRates, PriorLogistic, PriorLogits
 from .gaussian import Preconditioned, PredictData, PredictNoise
 from .generic import Factors, PredictScore, Relative
 
@@ -10,7 +11,10 @@ __all__ = [
     "Preconditioned",
     "PredictData",
     "PredictNoise",
+    "PredictRates",
     "PredictScore",
+    "PriorLogistic",
+    "PriorLogits",
     "Relative",
     "default_parameterisation",
 ]

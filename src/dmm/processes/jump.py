@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._types import Scalar, ScoreFn
+from .._types import Key, Scalar, ScoreFn, Time
 from .base import Process, Reverse
 
 
@@ -98,13 +98,7 @@ class Jump(Process):
 
     def step(self, key, x, dtau):
         """Each coordinate jumps at most once, at its rates at x."""
-        rates = self.rates(x)
-        hop_key, move_key = jax.random.split(key)
-        total = jnp.sum(rates, -1)
-        hops = jax.random.uniform(hop_key, x.shape, rates.dtype) < -jnp.expm1(-total * dtau)
-        which = jax.random.categorical(move_key, jnp.log(rates), axis=-1)
-        moved = jnp.take_along_axis(self.moves(x), which[..., None], -1)[..., 0]
-        return jnp.where(hops, moved, x)
+        return hop(key, x, self.moves(x), self.rates(x), dtau)
 
     def log_step(self, x, y, dtau):
         rates = self.rates(x)
@@ -112,7 +106,9 @@ class Jump(Process):
         taken = jnp.sum(jnp.where(self.moves(x) == y[..., None], rates, 0.0), -1)
         stays = x == y
         # The branch not taken must be finite too, or its derivative is NaN.
-        exit_rate, share = jnp.where(stays, 1.0, total), jnp.where(stays, 1.0, taken / total)
+        moving = ~stays & (total > 0)
+        exit_rate = jnp.where(moving, total, 1.0)
+        share = jnp.where(stays, 1.0, taken / exit_rate)
         hop = jnp.log(-jnp.expm1(-exit_rate * dtau)) + jnp.log(share)
         return jnp.sum(jnp.where(stays, -total * dtau, hop))
 
@@ -136,3 +132,30 @@ class ReverseJump(Jump, Reverse):
     def inflow(self, x):
         """A(y → x) = B(x → y) e^{s(y, x)}: needs the score at every neighbour."""
         return self.base.rates(x) * jnp.exp(self.base.back_from_neighbours(self.score_fn, x))
+
+
+def hop(key: Key, x: Array, moves: Array, rates: Array, dtau: Time) -> Array:
+    """Each coordinate of x, moved at most once at its rates, held for a time."""
+    hop_key, move_key = jax.random.split(key)
+    total = jnp.sum(rates, -1)
+    hops = jax.random.uniform(hop_key, x.shape, rates.dtype) < -jnp.expm1(-total * dtau)
+    moved = pick(moves, draw_states(move_key, rates))
+    return jnp.where(hops, moved, x)
+
+
+def draw_states(key: Key, law: Array) -> Array:
+    """An index a coordinate, in proportion to weights along the last axis, by inverting their sums.
+
+    One uniform number a coordinate, where `jax.random.categorical` takes one a weight. What has
+    weight 0 is never drawn, unless all have.
+    """
+    sums = jnp.cumsum(law, -1)
+    below_all = jnp.nextafter(sums[..., -1:], jnp.zeros((), law.dtype))
+    u = jax.random.uniform(key, (*law.shape[:-1], 1), law.dtype)
+    passed = sums <= jnp.minimum(u * sums[..., -1:], below_all)
+    return jnp.minimum(jnp.sum(passed, -1, dtype=jnp.int32), law.shape[-1] - 1)
+
+
+def pick(values: Array, x: Array) -> Array:
+    """The entry number x of every coordinate's values."""
+    return jnp.take_along_axis(values, x[..., None], -1)[..., 0]

@@ -1,18 +1,28 @@
 """Samplers: any number of steps in, points out."""
 
 from .base import Sampler, default_sampler, simulate
+from .bridge import Bridge
+from .clamped import Clamped
 from .euler import Euler
+from .exact import FirstHitting, Uniformisation
 from .flow import AdaptiveFlow, ProbabilityFlow
 from .heun import Heun
+from .leaping import TauLeaping, Trapezoidal
 from .predictor_corrector import PredictorCorrector
 
 __all__ = [
     "AdaptiveFlow",
+    "Bridge",
+    "Clamped",
     "Euler",
+    "FirstHitting",
     "Heun",
     "PredictorCorrector",
     "ProbabilityFlow",
     "Sampler",
+    "TauLeaping",
+    "Trapezoidal",
+    "Uniformisation",
     "default_sampler",
     "simulate",
 ]

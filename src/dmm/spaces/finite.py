@@ -39,4 +39,8 @@ class Finite(Space):
         return jnp.asarray(array, jnp.int32)
 
     def features(self, x):
+        """A number for a level, a unit vector for a label: mean square 1 if all are as likely."""
+        if self.ordered:
+            centred = x - (self.states - 1) / 2
+            return centred * math.sqrt(12 / (self.states**2 - 1))
         return jax.nn.one_hot(x, self.states) * math.sqrt(self.states)

@@ -15,7 +15,7 @@ import optax
 
 from .._checks import at_least, instance, positive, share
 from .._types import Given, Key, Point
-from ..model import Model, check_key, load
+from ..model import Learned, Model, check_key, load
 from ..networks import MLP, Observations, observe
 from ..networks.flat import like
 from ..objectives import DiscreteTime, denoising, implicit
@@ -168,9 +168,8 @@ def loss_function(model: Model, static: Any, objective: Callable, weighting: Cal
         present = jax.random.bernoulli(drop_key, 1 - model.drop_given, (n,)).astype(tau.dtype)
 
         def one(key, x, given, tau, present):
-            def score(y, tau):
-                return current.score(y, tau, given, present)
-
+            key, dropout_key = jax.random.split(key)
+            score = Learned(current, given, present, dropout_key)
             return objective(model.process, score, key, model.units.forward(x), tau)
 
         each = jax.vmap(one)(jax.random.split(key, n), batch.x, batch.given, tau, present)

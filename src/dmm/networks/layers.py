@@ -1,0 +1,128 @@
+"""Layers that compute in the precision of what comes in; their weights stay in full precision."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .._types import Given, Key
+
+
+class Dense(eqx.Module):
+    """An affine map of the last axis; weights of variance gain²/inputs."""
+
+    weight: Array
+    bias: Array
+
+    def __init__(self, key: Key, inputs: int, outputs: int, *, gain: float = 1.0):
+        self.weight = gain / math.sqrt(inputs) * jax.random.normal(key, (inputs, outputs))
+        self.bias = jnp.zeros(outputs)
+
+    def __call__(self, x: Array) -> Array:
+        return x @ self.weight.astype(x.dtype) + _wide(self.bias, x)
+
+
+class Conv(eqx.Module):
+    """A square convolution of an image (height, width, channels), the edges padded with zeros."""
+
+    weight: Array
+    bias: Array
+    stride: int = eqx.field(static=True, default=1)
+
+    def __init__(
+        self, key: Key, inputs: int, outputs: int, *, size: int = 3, stride: int = 1, gain=1.0
+    ):
+        scale = gain / math.sqrt(inputs * size**2)
+        self.weight = scale * jax.random.normal(key, (size, size, inputs, outputs))
+        self.bias = jnp.zeros(outputs)
+        self.stride = stride
+
+    def __call__(self, x: Array) -> Array:
+        image = jax.lax.conv_general_dilated(
+            x[None],
+            self.weight.astype(x.dtype),
+            (self.stride, self.stride),
+            "SAME",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )[0]
+        return image + _wide(self.bias, image)
+
+
+class Norm(eqx.Module):
+    """Groups of channels at mean 0 and variance 1, over all places, then scaled and shifted.
+
+    One group, of a vector: layer normalisation. Sums are taken in full precision.
+    """
+
+    scale: Array
+    shift: Array
+    groups: int = eqx.field(static=True)
+
+    def __init__(self, channels: int, groups: int = 1):
+        self.scale, self.shift = jnp.ones(channels), jnp.zeros(channels)
+        self.groups = math.gcd(groups, channels)
+
+    def __call__(self, x: Array) -> Array:
+        parts = x.astype(self.scale.dtype).reshape(-1, self.groups, x.shape[-1] // self.groups)
+        mean = jnp.mean(parts, (0, 2), keepdims=True)
+        variance = jnp.mean(jnp.square(parts), (0, 2), keepdims=True) - jnp.square(mean)
+        normal = (parts - mean) * jax.lax.rsqrt(jnp.maximum(variance, 0.0) + 1e-6)
+        normal = normal.reshape(x.shape)
+        return (normal * _wide(self.scale, normal) + _wide(self.shift, normal)).astype(x.dtype)
+
+
+class Attention(eqx.Module):
+    """Self-attention of a sequence (places, channels), every place seeing all."""
+
+    mix: Dense
+    out: Dense
+    heads: int = eqx.field(static=True)
+
+    def __init__(self, key: Key, channels: int, heads: int):
+        if channels % heads:
+            raise ValueError(f"heads: {heads} do not divide {channels} channels; choose others")
+        mix_key, out_key = jax.random.split(key)
+        self.mix = Dense(mix_key, channels, 3 * channels)
+        self.out = Dense(out_key, channels, channels, gain=0.0)
+        self.heads = heads
+
+    def __call__(self, x: Array) -> Array:
+        parts = self.mix(x).reshape(len(x), 3, self.heads, -1)
+        seen = jax.nn.dot_product_attention(parts[:, 0], parts[:, 1], parts[:, 2])
+        return self.out(seen.reshape(x.shape))
+
+
+class Summary(eqx.Module):
+    """What holds for the whole point (time, labels, other numbers) as one vector."""
+
+    first: Dense
+    second: Dense
+
+    def __init__(self, key: Key, inputs: int, width: int):
+        first_key, second_key = jax.random.split(key)
+        self.first = Dense(first_key, inputs, width, gain=math.sqrt(2))
+        self.second = Dense(second_key, width, width)
+
+    def __call__(self, x: Array) -> Array:
+        return jax.nn.silu(self.second(jax.nn.silu(self.first(x))))
+
+
+def drop(key: Key | None, rate: float, x: Array) -> Array:
+    """Dropout: a share of the entries is 0 and the rest larger for it; without a key, all stay."""
+    if key is None or rate == 0:
+        return x
+    kept = jax.random.bernoulli(key, 1 - rate, x.shape)
+    return jnp.where(kept, x / (1 - rate), jnp.zeros((), x.dtype))
+
+
+def split_given(given: Given, places: tuple[int, ...]) -> tuple[list, list]:
+    """The leaves of an observation that lie on the same places as a point, and the others."""
+    leaves = jax.tree.leaves(given)
+    here = [leaf for leaf in leaves if tuple(leaf.shape[: len(places)]) == places]
+    return here, [leaf for leaf in leaves if tuple(leaf.shape[: len(places)]) != places]
+
+
+def _wide(vector: Array, like: Array) -> Array:
+    return vector.astype(like.dtype).reshape((1,) * (like.ndim - 1) + vector.shape)

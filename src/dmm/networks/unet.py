@@ -1,0 +1,176 @@
+"""A U-Net for images."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from .._types import Given, Key
+from .base import Stochastic
+from .flat import flatten, like, size
+from .layers import Attention, Conv, Dense, Norm, Summary, drop, split_given
+from .time import TIME_FEATURES, time_features
+
+GROUPS = 32
+
+
+class UNet(Stochastic):
+    """Residual blocks at several resolutions, after Ho, Jain and Abbeel (2020).
+
+    A point is an image (height, width) or (height, width, channels). What is observed on the same
+    places, such as an image to condition on, is stacked with it as further channels; labels and
+    other numbers join the time. Level i has `channels * multipliers[i]` channels and half the
+    resolution of the one before; `attention` names the levels that attend. `dtype` is the
+    precision of computation; weights, norms and outputs are in full precision.
+    """
+
+    summary: Summary
+    first: Conv
+    down: list[list[Any]]
+    middle: list[Any]
+    up: list[list[Any]]
+    norm: Norm
+    last: Conv
+    outputs: PyTree = eqx.field(static=True)
+    dtype: Any = eqx.field(static=True)
+
+    def __init__(
+        self,
+        key: Key,
+        inputs: PyTree,
+        outputs: PyTree,
+        given: Given = None,
+        *,
+        channels: int = 64,
+        multipliers: tuple[int, ...] = (1, 2, 2),
+        blocks: int = 2,
+        attention: tuple[int, ...] = (),
+        heads: int = 4,
+        dropout: float = 0.1,
+        dtype: Any = jnp.float32,
+    ):
+        shape, outputs = _image(inputs, "inputs"), like(outputs)
+        here, other = split_given(given, shape[:2])
+        keys = _Keys(key)
+        width = 4 * channels
+        flag = 0 if given is None else 1
+        self.summary = Summary(keys(), TIME_FEATURES + size(other) + flag, width)
+        seen = size((inputs, here)) // math.prod(shape[:2])
+        self.first = Conv(keys(), seen, channels)
+
+        def block(n, m, level):
+            attend = Attention(keys(), m, heads) if level in attention else None
+            return _Block(keys, n, m, width, dropout, attend)
+
+        self.down, skips, n = [], [channels], channels
+        for level, multiplier in enumerate(multipliers):
+            m = channels * multiplier
+            layers: list[Any] = [block(n if i == 0 else m, m, level) for i in range(blocks)]
+            n, skips = m, skips + [m] * blocks
+            if level < len(multipliers) - 1:
+                layers.append(Conv(keys(), m, m, stride=2))
+                skips.append(m)
+            self.down.append(layers)
+        deepest = len(multipliers) - 1
+        self.middle = [block(n, n, deepest), block(n, n, None)]
+        self.up = []
+        for level in reversed(range(len(multipliers))):
+            m = channels * multipliers[level]
+            layers: list[Any] = []
+            for _ in range(blocks + 1):
+                layers.append(block(n + skips.pop(), m, level))
+                n = m
+            if level > 0:
+                layers.append(Conv(keys(), m, m))
+            self.up.append(layers)
+        self.norm = Norm(n, GROUPS)
+        self.last = Conv(keys(), n, size(outputs) // math.prod(shape[:2]), gain=0.0)
+        self.outputs, self.dtype = outputs, jnp.dtype(dtype)
+
+    def __call__(self, inputs, tau, given=None, present=1.0, key=None):
+        shape = _image(inputs, "inputs")
+        here, other = split_given(given, shape[:2])
+        facts = [time_features(tau)]
+        if given is not None:
+            flag = jnp.asarray(present, facts[0].dtype)
+            facts += [flag * flatten(other), flag.reshape(1)]
+            here = [flag * leaf for leaf in here]
+        summary = self.summary(jnp.concatenate(facts).astype(self.dtype))
+        keys = _Keys(key)
+
+        stack = [leaf.reshape(*shape[:2], -1) for leaf in (inputs, *here)]
+        h = self.first(jnp.concatenate(stack, -1).astype(self.dtype))
+        skips = [h]
+        for layers in self.down:
+            for layer in layers:
+                h = layer(h) if isinstance(layer, Conv) else layer(h, summary, keys())
+                skips.append(h)
+        for layer in self.middle:
+            h = layer(h, summary, keys())
+        for layers in self.up:
+            for layer in layers:
+                if isinstance(layer, Conv):
+                    h = layer(_enlarge(h, skips[-1].shape))
+                else:
+                    h = layer(jnp.concatenate([h, skips.pop()], -1), summary, keys())
+        h = self.last(jax.nn.silu(self.norm(h)))
+        return h.astype(self.norm.scale.dtype).reshape(self.outputs.shape)
+
+
+class _Block(eqx.Module):
+    """x + conv(silu(norm(conv(silu(norm(x))) + summary))), and attention after it where given."""
+
+    norm: Norm
+    conv: Conv
+    told: Dense
+    second_norm: Norm
+    second_conv: Conv
+    shortcut: Dense | None
+    attention: tuple[Norm, Attention] | None
+    dropout: float = eqx.field(static=True)
+
+    def __init__(self, keys: "_Keys", n: int, m: int, width: int, dropout: float, attend):
+        self.norm, self.conv = Norm(n, GROUPS), Conv(keys(), n, m, gain=math.sqrt(2))
+        self.told = Dense(keys(), width, m)
+        self.second_norm, self.second_conv = Norm(m, GROUPS), Conv(keys(), m, m, gain=0.1)
+        self.shortcut = None if n == m else Dense(keys(), n, m)
+        self.attention = None if attend is None else (Norm(m, GROUPS), attend)
+        self.dropout = dropout
+
+    def __call__(self, x: Array, summary: Array, key: Key | None) -> Array:
+        h = self.conv(jax.nn.silu(self.norm(x))) + self.told(summary)[None, None]
+        h = self.second_conv(drop(key, self.dropout, jax.nn.silu(self.second_norm(h))))
+        h = h + (x if self.shortcut is None else self.shortcut(x))
+        if self.attention is None:
+            return h
+        norm, attend = self.attention
+        return h + attend(norm(h).reshape(-1, h.shape[-1])).reshape(h.shape)
+
+
+class _Keys:
+    """As many keys as asked for; none from none."""
+
+    def __init__(self, key: Key | None):
+        self.key, self.count = key, 0
+
+    def __call__(self) -> Any:
+        self.count += 1
+        return None if self.key is None else jax.random.fold_in(self.key, self.count)
+
+
+def _enlarge(x: Array, shape: tuple[int, ...]) -> Array:
+    """x at the resolution of a shape, each pixel repeated."""
+    wide = jnp.repeat(jnp.repeat(x, 2, 0), 2, 1)
+    return wide[: shape[0], : shape[1]]
+
+
+def _image(inputs: PyTree, name: str) -> tuple[int, ...]:
+    leaves = jax.tree.leaves(inputs)
+    if len(leaves) != 1 or len(leaves[0].shape) < 2:
+        raise ValueError(
+            f"{name}: UNet works on images, arrays (height, width) or (height, width, channels)"
+        )
+    return tuple(leaves[0].shape)

@@ -1,0 +1,108 @@
+"""Parameterisations of chains.
+
+The network speaks of the data or of the rates; what comes out is the score, the log-ratios
+log q_τ(y)/q_τ(x) of every coordinate.
+"""
+
+import abc
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .._types import Time
+from ..processes import Chain, Jump
+from ..processes.jump import pick
+from .base import Parameterisation, default_parameterisation
+
+
+class PredictsStates(Parameterisation):
+    """Weights w over the data's states, a law a coordinate: s(x, y) = log (wQ_τ)(y)/(wQ_τ)(x).
+
+    w is the law of a coordinate of x_0 given the *other* coordinates of x, so that this is exact
+    for the right w; the law given all of x is w ∘ q_τ(x | ·), normalised. No ratio of
+    probabilities is clamped.
+    """
+
+    @abc.abstractmethod
+    def weights(self, process: Chain, output: Array, x: Array, tau: Time) -> Array:
+        """w, along the last axis."""
+
+    def inputs(self, process: Chain, x, tau):
+        return process.space.features(x)
+
+    def score(self, process: Chain, output, x, tau):
+        logs = self._log_law(process, output, x, tau, tau)
+        return logs - pick(logs, x)[..., None]
+
+    def bridge(self, process: Chain, output: Array, x: Array, tau: Time, earlier: Time) -> Array:
+        """log (wQ_s)(·) + log q_{τ−s}(x | ·), s = `earlier`: the law at s given x, unnormalised."""
+        back = process.column(x, tau - earlier)
+        return self._log_law(process, output, x, tau, earlier) + _log(back)
+
+    def _log_law(self, process, output, x, tau, at):
+        w = process.embed(self.weights(process, output, x, tau))
+        return _log(process.propagate(w, at))
+
+
+class PriorLogits(PredictsStates):
+    """The logarithms of the weights, up to a constant: any law over the states."""
+
+    def outputs(self, process: Chain, x):
+        return jnp.zeros((*x.shape, process.data.states))
+
+    def weights(self, process, output, x, tau):
+        return jax.nn.softmax(output)
+
+
+class PriorLogistic(PredictsStates):
+    """Two numbers a coordinate, the place and log-scale of a discretised logistic law: many levels.
+
+    Levels lie evenly in [−1, 1]; the outermost two take the tails. The place is that of x, faded
+    as time passes, plus the first output.
+    """
+
+    def outputs(self, process: Chain, x):
+        return jnp.zeros((*x.shape, 2))
+
+    def weights(self, process, output, x, tau):
+        states = process.data.states
+        level = 2 * x.astype(output.dtype) / (states - 1) - 1
+        place = jnp.exp(-10 / process.horizon * tau) * level + output[..., 0]
+        narrowness = jnp.exp(jnp.minimum(2.0 - output[..., 1], 9.0))
+        edges = (2 * jnp.arange(1, states, dtype=output.dtype) - 1) / (states - 1) - 1
+        a = narrowness[..., None] * (edges - place[..., None])
+        # σ(a) − σ(b) = (1 − e^{b−a}) σ(a) σ(−b) for neighbouring edges a > b: nothing cancels.
+        width = 2 / (states - 1) * narrowness[..., None]
+        inner = jnp.log(-jnp.expm1(-width)) + jax.nn.log_sigmoid(a[..., 1:])
+        inner = inner + jax.nn.log_sigmoid(-a[..., :-1])
+        first, last = jax.nn.log_sigmoid(a[..., :1]), jax.nn.log_sigmoid(-a[..., -1:])
+        return jnp.exp(jnp.concatenate([first, inner, last], -1))
+
+
+class PredictRates(Parameterisation):
+    """The logarithms of the reverse rates A(x → y) (Example 5): s = log A − log B(y → x).
+
+    For any jump process; entries without a rate back are not used.
+    """
+
+    def inputs(self, process: Jump, x, tau):
+        return process.space.features(x)
+
+    def outputs(self, process: Jump, x):
+        return jnp.zeros(process.moves(x).shape)
+
+    def score(self, process: Jump, output, x, tau):
+        inflow = process.inflow(x)
+        return jnp.where(inflow > 0, output - jnp.log(jnp.where(inflow > 0, inflow, 1.0)), 0.0)
+
+
+def _log(law: Array) -> Array:
+    return jnp.log(jnp.maximum(law, jnp.finfo(law.dtype).tiny))
+
+
+@default_parameterisation.register(Chain)
+def _(process):
+    """Two numbers a coordinate rather than a number a state, where there are many levels."""
+    levels = process.data.ordered and process.data.states > 64
+    return PriorLogistic() if levels else PriorLogits()

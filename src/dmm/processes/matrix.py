@@ -1,0 +1,67 @@
+"""Chains by their rate matrix."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..spaces import Finite
+from .chain import Categorical, Chain
+from .transitions import Transitions, check_rates, relaxation_time, stationary
+
+
+class AbstractMatrixChain(Chain):
+    """A chain whose exp(τB) is formed. The reference is the stationary law."""
+
+    data: eqx.AbstractVar[Finite]
+    transitions: eqx.AbstractVar[Transitions]
+    stationary: eqx.AbstractVar[Array]
+
+    @property
+    def space(self):
+        return self.data
+
+    @property
+    def horizon(self):
+        return self.transitions.horizon
+
+    @property
+    def reference(self):
+        return Categorical(self.space.shape, self.stationary)
+
+    def rates(self, x):
+        return self.transitions.rates[x]
+
+    def inflow(self, x):
+        return self.transitions.rates.T[x]
+
+    def row(self, x0, tau):
+        return self.transitions(tau)[x0]
+
+    def column(self, x, tau):
+        return self.transitions(tau).T[x]
+
+    def propagate(self, law, tau):
+        return jnp.matmul(law, self.transitions(tau), precision=jax.lax.Precision.HIGHEST)
+
+    def drop(self, x):
+        return x
+
+
+class MatrixChain(AbstractMatrixChain):
+    """Any rate matrix B: `matrix[i][j]` is the rate from i to j, and rows sum to 0.
+
+    The horizon is ten relaxation times unless given.
+    """
+
+    data: Finite
+    transitions: Transitions
+    stationary: Array
+
+    def __init__(self, data: Finite, matrix, *, horizon: float | None = None):
+        matrix = check_rates(matrix, data.states)
+        law = stationary(matrix)
+        self.data = data
+        self.transitions = Transitions(matrix, horizon or 10 * relaxation_time(matrix))
+        self.stationary = jnp.asarray(np.asarray(law), jnp.result_type(float))

@@ -1,0 +1,47 @@
+"""Inpainting: part of a point is known."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, PyTree
+
+from .._types import Key, Point, Time
+from ..processes import AbsorbingChain, Noising, ProductProcess, Reverse
+from .base import Sampler
+
+
+class Clamped(Sampler):
+    """Any sampler of a generative process; after each step what is known is put in, noised.
+
+    `known` is a data point in the process's units, `where` true at the entries that count. The
+    model need not have seen such a task. For masks, which hide and do not change, the known is put
+    in as it is, and the law of the rest is the model's own; elsewhere noise makes it approximate,
+    less so with a `PredictorCorrector`, and a model fitted with the known as `given` is better.
+    """
+
+    sampler: Sampler
+    known: Point
+    where: PyTree[Bool]
+
+    def step(self, key, at, x, tau, next_tau):
+        step_key, noise_key = jax.random.split(key)
+        process = at(tau)
+        if not isinstance(process, Reverse) or not isinstance(process.base, Noising):
+            raise TypeError("sampler: Clamped runs generative processes of models only")
+        x = self.sampler.step(step_key, at, x, tau, next_tau)
+        noised = _reveal(noise_key, process.base, self.known, next_tau)
+        return jax.tree.map(_put, self.where, noised, x)
+
+
+def _reveal(key: Key, process: Noising, known: Point, tau: Time) -> Point:
+    if isinstance(process, AbsorbingChain):
+        return known
+    if isinstance(process, ProductProcess):
+        keys = jax.random.split(key, len(known))
+        parts = zip(keys, process.factors, known, process.speeds, strict=True)
+        return tuple(_reveal(k, factor, y, c * tau) for k, factor, y, c in parts)
+    return process.draw(key, known, tau)
+
+
+def _put(where, noised, x):
+    # A state may hold more than the data, in front: a velocity.
+    return jnp.where(jnp.broadcast_to(where, x.shape), noised, x)
