@@ -7,7 +7,7 @@ import pytest
 # Before anything imports dmm: every annotation of the mathematics is then checked at every call.
 CHECKED = (
     "spaces", "processes", "calculus", "schedules", "parameterisations", "objectives", "samplers",
-    "likelihood", "networks", "model",
+    "likelihood", "networks", "learned", "model",
 )  # fmt: skip
 jaxtyping.install_import_hook([f"dmm.{name}" for name in CHECKED], "beartype.beartype")
 

@@ -21,8 +21,8 @@ PUBLIC = dmm._names()
 # A folder (or single file) imports only from those before it. Names with an underscore come first.
 MAP = (
     "spaces", "processes", "calculus", "schedules", "parameterisations",
-    "objectives", "samplers", "likelihood", "networks", "storage", "model", "training", "inference",
-    "diagnostics", "datasets", "plots", "runs", "report", "experiments", "cli", "__main__",
+    "objectives", "samplers", "likelihood", "networks", "storage", "learned", "model", "training",
+    "inference", "diagnostics", "datasets", "plots", "runs", "report", "experiments", "cli", "__main__",
 )  # fmt: skip
 
 

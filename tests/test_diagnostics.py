@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from scipy.spatial.distance import cdist, pdist
 
-from dmm.diagnostics import c2st, mmd, wasserstein1
+from dmm.diagnostics import c2st, mmd, psnr, ssim, wasserstein1
 
 
 @pytest.fixture(params=[False, True], ids=["float32", "float64"])
@@ -161,3 +161,30 @@ def test_bad_points_are_refused(name, x, y, message):
 def test_bad_settings_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+# --- Images --------------------------------------------------------------------------------------
+
+
+def test_psnr_against_its_formula():
+    """An error of a tenth of the range is 20 dB everywhere; none is that of half a level."""
+    truth = np.random.default_rng(0).uniform(0, 200, (3, 8, 8))
+    np.testing.assert_allclose(psnr(truth + 25.5, truth, top=255), 20.0)
+    np.testing.assert_allclose(psnr(truth, truth, top=255), 20 * np.log10(510))
+
+
+def test_ssim_is_that_of_scikit_image():
+    from skimage.metrics import structural_similarity
+
+    random = np.random.default_rng(0)
+    truth, other = random.uniform(0, 16, (2, 4, 8, 8))
+    ours = ssim(other, truth, top=16)
+    theirs = [structural_similarity(a, b, data_range=16) for a, b in zip(other, truth, strict=True)]
+    np.testing.assert_allclose(ours, theirs)
+    np.testing.assert_allclose(ssim(truth, truth, top=16), 1.0)
+
+
+@pytest.mark.parametrize("score", [psnr, ssim])
+def test_images_must_match(score):
+    with pytest.raises(ValueError, match=r"^images, truth"):
+        score(np.zeros((2, 8, 8)), np.zeros((3, 8, 8)), top=1.0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from dmm.plots import density2d, figure, losses, pairs, paths, scatter2d
+from dmm.plots import density2d, figure, image_grid, losses, pairs, paths, scatter2d
 
 
 def normal(shape, seed=0):
@@ -23,6 +23,7 @@ def bell(x):
 
 SQUARE = ((-3.0, 3.0), (-2.0, 2.0))
 GRID = (np.linspace(-3, 3, 31), np.linspace(-2, 2, 21), np.zeros((21, 31)))
+NOISE = normal((4, 28, 28)) ** 2
 FALLING = np.append(np.geomspace(5.0, 1e-3, 20), 0.0)
 
 EVERY = {
@@ -36,6 +37,10 @@ EVERY = {
     "pairs": lambda: pairs({"a": normal((2000, 3)), "b": normal((50, 3))}, truth=np.zeros(3)),
     "pairs, one column": lambda: pairs({"a": normal((2000, 1))}, names=["x"]),
     "pairs, constant column": lambda: pairs({"a": np.c_[normal(2000), np.ones(2000)]}),
+    "images": lambda: image_grid({"a": NOISE[:3], "b": np.ones((3, 28, 28))}),
+    "images in colour": lambda: image_grid({"a": np.stack([NOISE[:, :20]] * 3, -1)}, top=1.0),
+    "images, without names": lambda: image_grid([NOISE, NOISE]),
+    "images, with gaps": lambda: image_grid({"a": np.where(NOISE > 2, np.nan, NOISE)}),
     "paths, line": lambda: paths(FALLING, normal((21, 4, 1))),
     "paths, plane": lambda: paths(FALLING, normal((21, 4, 2))),
     "paths, rising": lambda: paths(FALLING[::-1], normal((21, 4, 2))),

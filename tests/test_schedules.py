@@ -20,6 +20,7 @@ SCHEDULES = {
     "linear": dmm.Linear(6.0),
     "geometric": dmm.Geometric(1e-4, 10.0),
     "cosine": dmm.Cosine(10.0),
+    "exponential": dmm.Exponential(),
 }
 GRIDS = {"schedule": dmm.ScheduleGrid(), "power": dmm.PowerGrid(), "power 2": dmm.PowerGrid(2.0)}
 OU = json.loads((pathlib.Path(__file__).parent / "reference_values" / "ou.json").read_text())

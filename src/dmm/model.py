@@ -14,13 +14,12 @@ from jaxtyping import Array, Float
 from . import storage
 from ._checks import at_least, instance, numbers
 from ._progress import track
-from ._types import Given, Key, Point, Score, ScoreFn, Time
+from ._types import Given, Key, Point, Score, Time
+from .learned import Learned
 from .likelihood import elbo, flow_log_likelihood, unexplained
-from .networks import Observations, Stochastic
+from .networks import Observations
 from .parameterisations import Parameterisation
-from .parameterisations.chains import PredictsStates
 from .processes import Noising, Tractable
-from .processes.chain import Denoiser
 from .samplers import Clamped, Sampler, default_sampler, simulate
 from .samplers.exact import Unmasking, has_masks
 from .schedules import Schedule, ScheduleGrid
@@ -60,6 +59,7 @@ class Model(eqx.Module):
         guidance: float = 1.0,
         known: Point = None,
         where: Any = None,
+        repeats: int = 1,
         path: bool = False,
         batch_size: int = 4096,
     ) -> Point:
@@ -71,10 +71,11 @@ class Model(eqx.Module):
         times, from the reference to the data.
 
         To fill in the rest of a point, pass it as `known`, with `where` true at the entries that
-        are known (arrays like a point); or several, stacked, with one `where` or as many.
+        are known (arrays like a point); or several, stacked, with one `where` or as many. Except
+        for masks this is approximate, and better the more often each step is taken, `repeats`.
         """
         key = check_key(key)
-        at_least(1, n=n, steps=steps, batch_size=batch_size)
+        at_least(1, n=n, steps=steps, repeats=repeats, batch_size=batch_size)
         instance(Sampler, "dmm.Euler()", sampler=sampler)
         given, several = self._check_given(given)
         if guidance != 1.0 and (given is None or not self.drop_given):
@@ -86,7 +87,7 @@ class Model(eqx.Module):
         sampler = sampler or default_sampler(self.process)
         if has_masks(self.process):
             sampler = Unmasking(sampler)
-        settings = _SampleSettings(sampler, grid or ScheduleGrid(), steps, guidance, path)
+        settings = _SampleSettings(sampler, grid or ScheduleGrid(), steps, guidance, repeats, path)
         stacks = ([given] if several else []) + ([hint] if several_known else [])
         counts = {len(jax.tree.leaves(stack)[0]) for stack in stacks}
         if len(counts) > 1:
@@ -209,7 +210,9 @@ class Model(eqx.Module):
         one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], known)
         try:
             points, several = data.check(one, "known"), False
-        except ValueError:
+        except ValueError as error:
+            if "expected shape" not in str(error):
+                raise
             points, several = data.check(known, "known"), True
         if not several:
             points = jax.tree.map(lambda leaf: leaf[0], points)
@@ -239,65 +242,8 @@ class _SampleSettings(eqx.Module):
     grid: Any
     steps: int = eqx.field(static=True)
     guidance: float = eqx.field(static=True)
+    repeats: int = eqx.field(static=True)
     path: bool = eqx.field(static=True)
-
-
-class Learned(eqx.Module):
-    """A model's score as a function of (x, τ), given an observation, guided where asked."""
-
-    model: Model
-    given: Given = None
-    present: Array | float = 1.0
-    key: Key | None = None  # for a network with dropout
-    guidance: float = eqx.field(static=True, default=1.0)
-
-    def __call__(self, x: Point, tau: Time) -> Score:
-        def score(output, tau):
-            return self.model.parameterisation.score(self.model.process, output, x, tau)
-
-        return self._guided(score, x, tau)
-
-    def at(self, tau: Time) -> ScoreFn:
-        """The score frozen at a time; of a model that predicts states, one that looks back."""
-        if isinstance(self.model.parameterisation, PredictsStates):
-            return _DenoiserAt(self, tau)
-        return lambda x: self(x, tau)
-
-    def bridge(self, x: Array, tau: Time, earlier: Time) -> Array:
-        """The law of every coordinate of a chain at an earlier time: logits."""
-
-        def bridge(output, tau):
-            head = self.model.parameterisation
-            return head.bridge(self.model.process, output, x, tau, earlier)
-
-        return self._guided(bridge, x, tau)
-
-    def _guided(self, f: Callable, x: Point, tau: Time) -> Any:
-        """f of the network's output; guided, u + w(c − u), u with the observation hidden."""
-        tau = jnp.maximum(tau, self.model.schedule.tau_min)
-        conditional = f(self._output(x, tau, self.present), tau)
-        if self.guidance == 1.0:
-            return conditional
-        free = f(self._output(x, tau, 0.0), tau)
-        return jax.tree.map(lambda u, c: u + self.guidance * (c - u), free, conditional)
-
-    def _output(self, x: Point, tau: Time, present: Array | float) -> Any:
-        model = self.model
-        observed = None if model.observations is None else model.observations.encode(self.given)
-        inputs = model.parameterisation.inputs(model.process, x, tau)
-        dropout = {"key": self.key} if isinstance(model.network, Stochastic) else {}
-        return model.network(inputs, tau, observed, present, **dropout)
-
-
-class _DenoiserAt(Denoiser):
-    learned: Learned
-    tau: Time
-
-    def __call__(self, x):
-        return self.learned(x, self.tau)
-
-    def bridge(self, x, earlier):
-        return self.learned.bridge(x, self.tau, earlier)
 
 
 @eqx.filter_jit
@@ -315,7 +261,9 @@ def _sample(model: Model, settings: _SampleSettings, keys: Key, which: Array, gi
         start_key, key = jax.random.split(key)
         score = Learned(model, pick(given, i), guidance=settings.guidance)
         known = pick(hint, i)
-        sampler = settings.sampler if known is None else Clamped(settings.sampler, *known)
+        sampler = settings.sampler
+        if known is not None:
+            sampler = Clamped(sampler, *known, settings.repeats)
         end = simulate(
             key,
             sampler,

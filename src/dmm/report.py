@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from .runs import FIGURES, Run, atomic
+from .runs import FIGURES, SAMPLES, Run, atomic
 
 NAME = "report.html"
 
@@ -94,6 +94,8 @@ def _article(run: Run, *, heading: str) -> str:
         )
     figures = sorted((run.path / FIGURES).glob("*.png"))
     parts.append(_section("Figures", "".join(map(_figure, figures)), "figures"))
+    texts = sorted((run.path / SAMPLES).glob("*.txt"))
+    parts.append(_section("Text", "".join(map(_text, texts))))
     parts.append(_section("Training", "".join(_fit(run, fit) for fit in run.fits), "fits"))
     facts = _section("Settings", _pairs(run.settings)) + _section("Run", _pairs(_facts(run)))
     parts.append(f'<div class="facts">{facts}</div>')
@@ -145,6 +147,13 @@ def _figure(path: Path) -> str:
     return (
         f'<figure class="{kind}"><img alt="{text}" src="{source}">'
         f"<figcaption>{text}</figcaption></figure>"
+    )
+
+
+def _text(path: Path) -> str:
+    text = escape(path.read_text("utf-8", "replace"))
+    return (
+        f"<figure><pre>{text}</pre><figcaption>{escape(caption(path.stem))}</figcaption></figure>"
     )
 
 
@@ -253,6 +262,8 @@ figure { margin: 0 } figcaption { margin-top: .5rem; font-size: .9rem; color: va
 .panorama { grid-column: 1 / -1 }
 .figures img { display: block; width: 100%; padding: .5rem; background: #fff;
   border: 1px solid var(--line); border-radius: .4rem }
+pre { max-height: 30rem; padding: 1rem; overflow: auto; background: var(--tint);
+  font-size: .85rem; white-space: pre-wrap }
 .fits > div { display: grid; gap: 1.5rem;
   grid-template-columns: repeat(auto-fill, minmax(17rem, 1fr)) }
 svg { display: block; width: 100%; fill: none; stroke: var(--line) }

@@ -4,7 +4,7 @@
     metrics.jsonl    what the experiment logged, one JSON object a line
     <fit>/           one folder a fit: checkpoints/, metrics.jsonl and, when finished, model.dmm
     figures/*.png
-    samples/*.npz
+    samples/*.npz    and *.txt, which the report shows
     results.json     when finished: the closing table, seconds, versions, device
     report.html
 
@@ -170,6 +170,14 @@ class Run:
         """Save an array, or a tuple of arrays, as samples/<name>.npz."""
         _check_name(name)
         return write_samples(_made(self.path / SAMPLES) / f"{name}.npz", samples)
+
+    def save_text(self, name: str, text: str) -> Path:
+        """Save text as samples/<name>.txt; the report shows it."""
+        _check_name(name)
+        path = _made(self.path / SAMPLES) / f"{name}.txt"
+        with atomic(path) as file:
+            file.write(text.encode())
+        return path
 
     def finish(self, table: Sequence[Mapping[str, Any]], seconds: float) -> None:
         """Write results.json. `seconds` is the time since the last start."""

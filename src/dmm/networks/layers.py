@@ -1,5 +1,6 @@
 """Layers that compute in the precision of what comes in; their weights stay in full precision."""
 
+import functools
 import math
 
 import equinox as eqx
@@ -40,14 +41,33 @@ class Conv(eqx.Module):
         self.stride = stride
 
     def __call__(self, x: Array) -> Array:
-        image = jax.lax.conv_general_dilated(
-            x[None],
-            self.weight.astype(x.dtype),
-            (self.stride, self.stride),
-            "SAME",
-            dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        )[0]
+        ways = {
+            "cpu": functools.partial(_convolve_by_products, stride=self.stride),
+            "default": functools.partial(_convolve, stride=self.stride),
+        }
+        image = jax.lax.platform_dependent(x, self.weight.astype(x.dtype), **ways)
         return image + _wide(self.bias, image)
+
+
+def _convolve(x: Array, weight: Array, *, stride: int) -> Array:
+    numbers = ("NHWC", "HWIO", "NHWC")
+    return jax.lax.conv_general_dilated(
+        x[None], weight, (stride, stride), "SAME", dimension_numbers=numbers
+    )[0]
+
+
+def _convolve_by_products(x: Array, weight: Array, *, stride: int) -> Array:
+    """The same as one matrix product: on CPUs, XLA's convolutions are 20 times slower in loops."""
+    size = len(weight)
+    pads = jax.lax.padtype_to_pads(x.shape[:2], (size, size), (stride, stride), "SAME")
+    padded = jnp.pad(x, [*pads, (0, 0)])
+    height, width = (n - size + 1 for n in padded.shape[:2])
+    shifted = [
+        padded[i : i + height : stride, j : j + width : stride]
+        for i in range(size)
+        for j in range(size)
+    ]
+    return jnp.concatenate(shifted, -1) @ weight.reshape(-1, weight.shape[-1])
 
 
 class Norm(eqx.Module):

@@ -76,7 +76,11 @@ class Observations(eqx.Module):
 
 
 def observe(given: Given) -> Observations:
-    """Encodings for stacked observations: integers one-hot, real numbers standardised."""
+    """Encodings for stacked observations: integers one-hot, real numbers standardised.
+
+    Vectors are standardised coordinate by coordinate, images and the like as a whole: a pixel that
+    hardly ever changes is not blown up.
+    """
     return Observations(jax.tree.map(_encoding, given))
 
 
@@ -84,5 +88,6 @@ def _encoding(stacked: Array) -> Encoding:
     if jnp.issubdtype(stacked.dtype, jnp.integer):
         return OneHot(int(jnp.max(stacked)) + 1)
     values = stacked.astype(jnp.result_type(float))
-    shift, scale = jnp.mean(values, 0), jnp.std(values, 0)
+    axis = 0 if values.ndim <= 2 else None
+    shift, scale = jnp.mean(values, axis), jnp.std(values, axis)
     return Standardised(shift, jnp.where(scale > 0, scale, 1.0))

@@ -14,8 +14,6 @@ from .flat import flatten, like, size
 from .layers import Attention, Conv, Dense, Norm, Summary, drop, split_given
 from .time import TIME_FEATURES, time_features
 
-GROUPS = 32
-
 
 class UNet(Stochastic):
     """Residual blocks at several resolutions, after Ho, Jain and Abbeel (2020).
@@ -86,7 +84,7 @@ class UNet(Stochastic):
             if level > 0:
                 layers.append(Conv(keys(), m, m))
             self.up.append(layers)
-        self.norm = Norm(n, GROUPS)
+        self.norm = _norm(n)
         self.last = Conv(keys(), n, size(outputs) // math.prod(shape[:2]), gain=0.0)
         self.outputs, self.dtype = outputs, jnp.dtype(dtype)
 
@@ -121,7 +119,10 @@ class UNet(Stochastic):
 
 
 class _Block(eqx.Module):
-    """x + conv(silu(norm(conv(silu(norm(x))) + summary))), and attention after it where given."""
+    """x + conv(silu(norm(conv(silu(norm(x)))) + summary)), and attention after it where given.
+
+    The summary comes after the norm, which would take away what is the same at all places.
+    """
 
     norm: Norm
     conv: Conv
@@ -133,21 +134,26 @@ class _Block(eqx.Module):
     dropout: float = eqx.field(static=True)
 
     def __init__(self, keys: "_Keys", n: int, m: int, width: int, dropout: float, attend):
-        self.norm, self.conv = Norm(n, GROUPS), Conv(keys(), n, m, gain=math.sqrt(2))
+        self.norm, self.conv = _norm(n), Conv(keys(), n, m, gain=math.sqrt(2))
         self.told = Dense(keys(), width, m)
-        self.second_norm, self.second_conv = Norm(m, GROUPS), Conv(keys(), m, m, gain=0.1)
+        self.second_norm, self.second_conv = _norm(m), Conv(keys(), m, m, gain=0.1)
         self.shortcut = None if n == m else Dense(keys(), n, m)
-        self.attention = None if attend is None else (Norm(m, GROUPS), attend)
+        self.attention = None if attend is None else (_norm(m), attend)
         self.dropout = dropout
 
     def __call__(self, x: Array, summary: Array, key: Key | None) -> Array:
-        h = self.conv(jax.nn.silu(self.norm(x))) + self.told(summary)[None, None]
-        h = self.second_conv(drop(key, self.dropout, jax.nn.silu(self.second_norm(h))))
+        h = self.second_norm(self.conv(jax.nn.silu(self.norm(x)))) + self.told(summary)[None, None]
+        h = self.second_conv(drop(key, self.dropout, jax.nn.silu(h)))
         h = h + (x if self.shortcut is None else self.shortcut(x))
         if self.attention is None:
             return h
         norm, attend = self.attention
         return h + attend(norm(h).reshape(-1, h.shape[-1])).reshape(h.shape)
+
+
+def _norm(channels: int) -> Norm:
+    """Groups of four channels or more: one alone would lose how bright the image is."""
+    return Norm(channels, min(32, max(1, channels // 4)))
 
 
 class _Keys:

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 
 from .._types import Key, Point, Scalar, Time
-from ..processes import Chain
+from ..processes import Chain, Tractable
 from ..processes.chain import Denoiser
 from ..processes.jump import pick
 from .score_matching import ScoreAt
@@ -19,9 +19,11 @@ class WithCrossEntropy(eqx.Module):
 
     weight: float = eqx.field(static=True, default=0.01)
 
-    def __call__(self, process: Chain, score_fn: ScoreAt, key: Key, x0: Point, tau: Time) -> Scalar:
+    def __call__(
+        self, process: Tractable, score_fn: ScoreAt, key: Key, x0: Point, tau: Time
+    ) -> Scalar:
         at = getattr(score_fn, "at", lambda tau: score_fn)(tau)
-        if not isinstance(at, Denoiser):
+        if not isinstance(at, Denoiser) or not isinstance(process, Chain):
             raise TypeError(
                 "objective: WithCrossEntropy needs a chain, and a parameterisation that predicts "
                 "states, as PriorLogits()"

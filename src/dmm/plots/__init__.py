@@ -2,7 +2,8 @@
 
 from .curves import losses, paths
 from .densities import density2d, scatter2d
+from .images import image_grid
 from .pairs import pairs
 from .style import figure
 
-__all__ = ["density2d", "figure", "losses", "pairs", "paths", "scatter2d"]
+__all__ = ["density2d", "figure", "image_grid", "losses", "pairs", "paths", "scatter2d"]

@@ -8,7 +8,7 @@ import numpy as np
 Limits = tuple[tuple[float, float], tuple[float, float]]
 
 
-def named(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def named(value: Mapping[Any, Any], name: str) -> Mapping[Any, Any]:
     """A mapping with at least one entry."""
     if not isinstance(value, Mapping) or not value:
         raise ValueError(f"{name} must be a dict with at least one entry, from a name to its data")

@@ -1,8 +1,9 @@
 """Inpainting: part of a point is known."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, PyTree
+from jaxtyping import PyTree
 
 from .._types import Key, Point, Time
 from ..processes import AbsorbingChain, Noising, ProductProcess, Reverse
@@ -14,22 +15,34 @@ class Clamped(Sampler):
 
     `known` is a data point in the process's units, `where` true at the entries that count. The
     model need not have seen such a task. For masks, which hide and do not change, the known is put
-    in as it is, and the law of the rest is the model's own; elsewhere noise makes it approximate,
-    less so with a `PredictorCorrector`, and a model fitted with the known as `given` is better.
+    in as it is, and the law of the rest is the model's own. Elsewhere the rest is drawn with only
+    a noised view of it, so that the two may not agree; to take each step back and `repeats` times
+    lets them settle (Lugmayr et al. 2022). A model fitted with the known as `given` needs none.
     """
 
     sampler: Sampler
     known: Point
-    where: PyTree[Bool]
+    where: PyTree
+    repeats: int = eqx.field(static=True, default=1)
 
     def step(self, key, at, x, tau, next_tau):
-        step_key, noise_key = jax.random.split(key)
         process = at(tau)
         if not isinstance(process, Reverse) or not isinstance(process.base, Noising):
             raise TypeError("sampler: Clamped runs generative processes of models only")
-        x = self.sampler.step(step_key, at, x, tau, next_tau)
-        noised = _reveal(noise_key, process.base, self.known, next_tau)
-        return jax.tree.map(_put, self.where, noised, x)
+        base, h = process.base, jnp.abs(next_tau - tau)
+
+        def once(x, key):
+            step_key, noise_key = jax.random.split(key)
+            x = self.sampler.step(step_key, at, x, tau, next_tau)
+            return jax.tree.map(_put, self.where, _reveal(noise_key, base, self.known, next_tau), x)
+
+        def again(x, key):
+            back_key, key = jax.random.split(key)
+            return once(base.step(back_key, x, h), key), None
+
+        first, *rest = jax.random.split(key, self.repeats)
+        x = once(x, first)
+        return jax.lax.scan(again, x, jnp.stack(rest))[0] if rest else x
 
 
 def _reveal(key: Key, process: Noising, known: Point, tau: Time) -> Point:

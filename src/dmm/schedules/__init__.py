@@ -2,6 +2,7 @@
 
 from .base import Schedule, default_schedule
 from .cosine import Cosine
+from .exponential import Exponential
 from .geometric import Geometric
 from .grids import PowerGrid, ScheduleGrid
 from .linear import ConstantRate, Linear
@@ -10,6 +11,7 @@ from .weightings import likelihood_weighting, variance_weighting
 __all__ = [
     "ConstantRate",
     "Cosine",
+    "Exponential",
     "Geometric",
     "Linear",
     "PowerGrid",

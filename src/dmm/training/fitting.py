@@ -15,7 +15,8 @@ import optax
 
 from .._checks import at_least, instance, positive, share
 from .._types import Given, Key, Point
-from ..model import Learned, Model, check_key, load
+from ..learned import Learned
+from ..model import Model, check_key, load
 from ..networks import MLP, Observations, observe
 from ..networks.flat import like
 from ..objectives import DiscreteTime, denoising, implicit

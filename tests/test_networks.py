@@ -1,0 +1,189 @@
+"""Networks: sizes, shapes, conditioning, precision and dropout."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dmm
+from dmm.networks.layers import Conv, Norm, drop
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quick_compiling():
+    """Compiling is what takes the time here; what it made is not for other tests."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
+
+
+def shape(*sides):
+    return jax.ShapeDtypeStruct(sides, jnp.float32)
+
+
+def weights(network):
+    return [leaf for leaf in jax.tree.leaves(network) if eqx.is_inexact_array(leaf)]
+
+
+def awake(network):
+    """The network with its weights shaken: the zeros that it starts from would hide everything."""
+    params, static = eqx.partition(network, eqx.is_inexact_array)
+    leaves, structure = jax.tree.flatten(params)
+    keys = jax.random.split(jax.random.key(9), len(leaves))
+    shaken = [a + 0.05 * jax.random.normal(k, a.shape) for k, a in zip(keys, leaves, strict=True)]
+    return eqx.combine(jax.tree.unflatten(structure, shaken), static)
+
+
+def small_unet(inputs=(8, 8), outputs=(8, 8, 2), given=None, **settings):
+    settings = {"channels": 8, "multipliers": (1, 2), "blocks": 1, **settings}
+    made = dmm.UNet(jax.random.key(0), shape(*inputs), shape(*outputs), given, **settings)
+    return awake(made)
+
+
+def small_transformer(inputs=(6, 5), outputs=(6, 4), given=None, **settings):
+    settings = {"width": 16, "depth": 2, "heads": 2, **settings}
+    made = dmm.Transformer(jax.random.key(0), shape(*inputs), shape(*outputs), given, **settings)
+    return awake(made)
+
+
+MAKERS = {"unet": (small_unet, (8, 8)), "transformer": (small_transformer, (6, 5))}
+every = pytest.mark.parametrize(("make", "sides"), MAKERS.values(), ids=MAKERS)
+
+
+def test_unet_of_the_paper_has_six_million_weights():
+    """64 channels, multipliers (1, 2, 2), two blocks, the seen image beside the noised one: the
+    paper says 6.1M."""
+    sides = shape(28, 28), shape(28, 28, 2), shape(28, 28)
+    network = eqx.filter_eval_shape(lambda key: dmm.UNet(key, *sides), jax.random.key(0))
+    found = sum(a.size for a in jax.tree.leaves(network) if hasattr(a, "size"))
+    assert round(found / 1e6, 1) == 6.1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs"), [((7, 9, 3), (7, 9, 3)), ((5, 5, 3, 4), (5, 5, 3, 4))]
+)
+def test_unet_takes_images_of_any_kind(inputs, outputs):
+    """In colour, of labels; odd sides too."""
+    network = small_unet(inputs, outputs, attention=(1,), heads=2)
+    assert jax.eval_shape(network, jnp.ones(inputs), 0.3).shape == outputs
+
+
+@every
+def test_starts_at_zero(make, sides, monkeypatch):
+    monkeypatch.setitem(make.__globals__, "awake", lambda network: network)
+    assert not np.any(make()(jnp.ones(sides), 0.3))
+
+
+@every
+def test_sees_everything(make, sides):
+    """Each input, the time, what is given on the same places and what is given besides."""
+    given = {"there": jnp.ones(sides[:2] if make is small_unet else sides), "label": jnp.ones(3)}
+    network = make(given=given)
+    x = jnp.ones(sides)
+    run = eqx.filter_jit(network)
+    before = run(x, 0.3, given, 1.0)
+    changed = {
+        "input": (x.at[0, 0].set(2.0), 0.3, given, 1.0),
+        "time": (x, 0.4, given, 1.0),
+        "place": (x, 0.3, given | {"there": given["there"].at[0, 0].set(2.0)}, 1.0),
+        "label": (x, 0.3, given | {"label": jnp.array([1.0, 0.0, 1.0])}, 1.0),
+        "absence": (x, 0.3, given, 0.0),
+    }
+    for what, arguments in changed.items():
+        assert np.max(np.abs(run(*arguments) - before)) > 1e-4, what
+
+
+@every
+def test_what_is_hidden_is_not_seen(make, sides):
+    given = jnp.ones(sides)
+    network = make(given=given)
+    x = jnp.ones(sides)
+    hidden = [network(x, 0.3, g, 0.0) for g in (given, 5 * given)]
+    np.testing.assert_array_equal(*hidden)
+
+
+@every
+def test_dropout_needs_a_key(make, sides):
+    network, x = make(dropout=0.5), jnp.ones(sides)
+    plain = network(x, 0.3)
+    np.testing.assert_array_equal(plain, network(x, 0.3))
+    drops = [network(x, 0.3, key=jax.random.key(i)) for i in range(2)]
+    assert np.any(drops[0] != drops[1])
+    assert np.any(drops[0] != plain)
+
+
+def test_dropout_keeps_the_mean():
+    """Of 2¹⁶ ones; 5 standard errors."""
+    dropped = drop(jax.random.key(0), 0.3, jnp.ones(2**16))
+    assert set(np.unique(dropped)) == {0.0, np.float32(1 / 0.7)}
+    assert abs(dropped.mean() - 1) < 5 * dropped.std() / 2**8
+
+
+@every
+def test_half_precision_is_near_full(make, sides):
+    """Within 3%: bfloat16 has 8 bits. Weights and outputs stay in float32."""
+    x = jax.random.normal(jax.random.key(1), sides)
+    full, half = make()(x, 0.3), make(dtype=jnp.bfloat16)(x, 0.3)
+    assert half.dtype == full.dtype == jnp.float32
+    assert all(a.dtype == jnp.float32 for a in weights(make(dtype=jnp.bfloat16)))
+    assert np.linalg.norm(half - full) < 0.03 * np.linalg.norm(full)
+    assert np.any(half != full)
+
+
+def test_group_norm_is_that_of_equinox():
+    x = jax.random.normal(jax.random.key(0), (5, 6, 8))
+    ours = Norm(8, groups=4)(x)
+    theirs = eqx.nn.GroupNorm(4, 8, eps=1e-6)(jnp.moveaxis(x, -1, 0))
+    np.testing.assert_allclose(ours, jnp.moveaxis(theirs, 0, -1), rtol=1e-4, atol=1e-5)
+
+
+def test_convolution_is_that_of_equinox():
+    conv = Conv(jax.random.key(0), 3, 5)
+    theirs = eqx.nn.Conv2d(3, 5, 3, padding=1, key=jax.random.key(1))
+    weight = jnp.transpose(conv.weight, (3, 2, 0, 1))
+    theirs = eqx.tree_at(lambda c: (c.weight, c.bias), theirs, (weight, jnp.zeros((5, 1, 1))))
+    x = jax.random.normal(jax.random.key(2), (6, 7, 3))
+    ours = conv(x)
+    np.testing.assert_allclose(
+        ours, jnp.moveaxis(theirs(jnp.moveaxis(x, -1, 0)), 0, -1), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_transformer_tells_places_apart():
+    """Two sequences that are permutations of each other."""
+    network, x = small_transformer(), jax.random.normal(jax.random.key(0), (6, 5))
+    ahead, behind = network(x, 0.3), network(x[::-1], 0.3)[::-1]
+    assert np.max(np.abs(ahead - behind)) > 1e-3
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="UNet works on images"):
+        dmm.UNet(jax.random.key(0), shape(8), shape(8))
+    with pytest.raises(ValueError, match="UNet works on images"):
+        dmm.UNet(jax.random.key(0), (shape(8, 8), shape(8, 8)), shape(8))
+    with pytest.raises(ValueError, match=r"^heads: 3 do not divide"):
+        dmm.Transformer(jax.random.key(0), shape(8, 2), shape(8, 2), width=16, heads=3)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_saved_and_loaded(name, tmp_path):
+    """With a model that was fitted, by the way, with dropout and a label."""
+    space = dmm.Finite((4, 4), 3) if name == "unet" else dmm.Finite(5, 3)
+    kind = {
+        "unet": lambda *s: dmm.UNet(*s, channels=8, multipliers=(1, 2), blocks=1, dropout=0.2),
+        "transformer": lambda *s: dmm.Transformer(*s, width=16, depth=1, heads=2, dropout=0.2),
+    }[name]
+    data = jax.random.randint(jax.random.key(0), (20, *space.shape), 0, 3)
+    labels = jnp.arange(20) % 4
+    model = dmm.fit(
+        data, given=labels, space=space, key=jax.random.key(1), network=kind, steps=2, batch_size=4
+    )
+    model.save(tmp_path / "model.dmm")
+    again = dmm.load(tmp_path / "model.dmm")
+    assert eqx.tree_equal(model, again)
+    drawn = again.sample(jax.random.key(2), 3, given=2, steps=3)
+    assert drawn.shape == (3, *space.shape)
+    assert drawn.min() >= 0
+    assert drawn.max() <= 2
