@@ -22,7 +22,8 @@ PUBLIC = dmm._names()
 MAP = (
     "spaces", "processes", "calculus", "schedules", "parameterisations",
     "objectives", "samplers", "likelihood", "networks", "storage", "learned", "model", "training",
-    "inference", "diagnostics", "datasets", "plots", "runs", "report", "experiments", "cli", "__main__",
+    "inference", "diagnostics", "datasets", "plots", "runs", "report", "experiments", "cli",
+    "__main__",
 )  # fmt: skip
 
 

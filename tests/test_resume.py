@@ -356,6 +356,26 @@ def test_unwritable_folder(run, tmp_path):
         small_fit(tmp_path / run)
 
 
+def test_run_with_other_rates_is_refused(tmp_path):
+    """Processes of one form whose constants differ."""
+
+    def fit(rate):
+        matrix = [[-rate, rate], [1.0, -1.0]]
+        return dmm.fit(
+            np.zeros((8, 1), int),
+            process=dmm.MatrixChain(dmm.Finite(1, 2), matrix, horizon=10.0),
+            key=jax.random.key(0),
+            network=network,
+            steps=2,
+            batch_size=4,
+            run=tmp_path,
+        )
+
+    fit(0.5)
+    with pytest.raises(ValueError, match=r"^run: .*other settings \(constants was"):
+        fit(0.7)  # as fast at its fastest
+
+
 if __name__ == "__main__":
     # A shell starts what it runs in the background with interrupts ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)

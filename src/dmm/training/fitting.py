@@ -334,11 +334,18 @@ def _identity(settings, model, objective, weighting, data, given, key) -> dict[s
         "objective": _name(objective),
         "weighting": _name(weighting),
         "model": [_name(part) for part in described],
+        "constants": _digest("", _constants(described)),
         "network": hashlib.sha256(" ".join(network).encode()).hexdigest()[:16],
         "units": _digest(str(jax.tree.structure(model.units)), jax.tree.leaves(model.units)),
         "data": digest.hexdigest()[:16],
         "key": np.asarray(jax.random.key_data(key)).tolist(),
     }
+
+
+def _constants(parts: Any) -> list[Any]:
+    """The arrays of a process and the like. Large ones are tables, made from the small ones."""
+    arrays = [leaf for leaf in jax.tree.leaves(parts) if eqx.is_array(leaf)]
+    return [array for array in arrays if array.size <= 2**20]
 
 
 def _digest(text: str, leaves: list[Any]) -> str:
