@@ -82,6 +82,7 @@ def images():
     return dmm.OrdinalChain(dmm.Finite((), 256, ordered=True))
 
 
+@pytest.mark.xdist_group("images")
 def test_ordinal_chain_of_the_paper():
     """Exit rate 11.6 and spectral gap 0.0209, as NUMERICS.md has them."""
     matrix, law = ordinal_rates(256, 6.0, 512.0)
@@ -91,7 +92,8 @@ def test_ordinal_chain_of_the_paper():
     np.testing.assert_allclose(stationary(matrix), law, rtol=1e-8)
 
 
-@pytest.mark.parametrize("tau", [1e-5, 2e-3, 0.141, 1.7, 33.3, 297.0])
+@pytest.mark.xdist_group("images")
+@pytest.mark.parametrize("tau", [1e-5, 2e-3, 1.7, 297.0])
 def test_many_states_by_interpolation(tau):
     """Every probability above 1e-9 to 1e-5 of itself, against squaring in double precision."""
     matrix = ordinal_rates(256, 6.0, 512.0)[0]
@@ -144,6 +146,23 @@ def test_a_state_without_weight_is_never_drawn(u):
     assert state in (1, 2)
 
 
+def test_a_tiny_weight_is_not_drawn_by_a_zero():
+    """A uniform number is 0 once in 2²³ draws; a weight of 1e-30 is due far less often."""
+    with feeding(uniform=[jnp.float32(0.0)]):
+        assert draw_states(jax.random.key(0), jnp.array([1e-30, 1.0], jnp.float32)) == 1
+
+
+def test_scores_without_a_rate_may_be_anything():
+    """Their exponentials overflow, and multiply no rate: values and gradients stay finite."""
+    p, x = masking((1,)), jnp.array([0])
+    wild, target = jnp.array([[0.0, 0.0, 200.0]]), jnp.ones((1, 3))
+    assert p.phi(x, target, wild) == 0
+    assert np.all(np.isfinite(jax.grad(lambda s: p.phi(x, target, s))(wild)))
+    generative = p.reverse(lambda y: wild)
+    assert np.all(generative.rates(x) == 0)
+    assert np.isfinite(p.implicit(lambda y: wild, x))
+
+
 # --- Masks: laws with zeros ----------------------------------------------------------------------
 
 
@@ -171,13 +190,33 @@ def test_masks_fall_as_said():
 
 
 def test_reference_of_masks():
+    """Masks, and what is left of the data at the horizon: finite at every point, summing to 1."""
     p = masking()
-    assert np.all(p.reference.sample(jax.random.key(0)) == 2)
-    assert p.reference.log_prob(jnp.array([2, 2])) == 0
-    assert p.reference.log_prob(jnp.array([2, 0])) == -jnp.inf
-    keys = jax.random.split(jax.random.key(1), 2**14)
+    keys = jax.random.split(jax.random.key(1), 2**12)
+    assert np.all(jax.vmap(p.reference.sample)(keys) == 2)
+    every = jnp.array(list(itertools.product(range(3), repeat=2)))
+    log_prob = jax.vmap(p.reference.log_prob)(every)
+    assert np.all(np.isfinite(log_prob))
+    np.testing.assert_allclose(jnp.exp(log_prob).sum(), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(log_prob[0], 2 * (-p.horizon - np.log(2)), rtol=1e-6)
     last = jax.vmap(lambda key: p.draw(key, jnp.array([0, 1]), p.horizon))(keys)
     assert np.all(last == 2)
+
+
+def test_first_hitting_stays_at_finite_times():
+    """A uniform number that rounds to 1 keeps the first mask's time at τ, not at infinity."""
+    p = masking((1,))
+
+    def at(tau):  # state 1 for sure, if the time is a number
+        ratio = jnp.where(jnp.isfinite(tau), jnp.array([0.0, 1.0]), jnp.array([1.0, 0.0]))
+        return p.reverse(lambda x: jnp.log(jnp.append(ratio, 1.0))[None])
+
+    ones = [np.nextafter(np.float32(1), np.float32(0)), 0.5, 0.5, 0.5]
+    with feeding(uniform=[jnp.float32(u) for u in ones]):
+        x = dmm.FirstHitting().step(
+            jax.random.key(0), at, jnp.array([2]), jnp.asarray(p.horizon), jnp.zeros(())
+        )
+    assert x == 1
 
 
 # --- Heads ---------------------------------------------------------------------------------------
@@ -273,6 +312,7 @@ def test_logistic_weights_are_those_of_a_logistic_law(x64):
     np.testing.assert_allclose(head.weights(p, output, x, tau), np.diff(cdf), rtol=1e-9, atol=1e-15)
 
 
+@pytest.mark.xdist_group("images")
 def test_logistic_weights_far_out_have_finite_gradients():
     """Places far outside the range and scales at both ends, in float32."""
     p, head = images(), dmm.PriorLogistic()
@@ -292,6 +332,30 @@ def test_rates_as_outputs():
     generative = p.reverse(lambda y: dmm.PredictRates().score(p, output, y, 1.0))
     wanted = jnp.where(p.inflow(x) > 0, jnp.exp(output), 0.0)
     np.testing.assert_allclose(generative.rates(x), wanted, rtol=1e-5)
+
+
+def test_cross_entropy_is_added_with_its_weight(x64):
+    """WithCrossEntropy(w) − denoising = −w Σ_d log p(x_0^d | x_τ), by Bayes over all points."""
+    joint, tau, x0, key = Joint(KINDS["uniform"]()), jnp.asarray(0.6), jnp.array([2, 0]), 3
+    p = joint.p
+
+    class Scores:
+        def at(self, tau):
+            return Exact(joint, dmm.PriorLogits(), tau)
+
+        def __call__(self, x, tau):
+            return self.at(tau)(x)
+
+    key = jax.random.key(key)
+    difference = dmm.WithCrossEntropy(0.3)(p, Scores(), key, x0, tau) - dmm.denoising(
+        p, Scores(), key, x0, tau
+    )
+    x = p.noise(key, x0, tau).x
+    columns = [p.column(x[i], tau) for i in range(2)]
+    both = jnp.asarray(joint.law) * columns[0][:, None] * columns[1][None, :]
+    laws = both.sum(1) / both.sum(), both.sum(0) / both.sum()
+    truth = -0.3 * sum(jnp.log(law[x0[i]]) for i, law in enumerate(laws))
+    np.testing.assert_allclose(difference, truth, rtol=1e-7)
 
 
 def test_the_published_shortcut_is_biased_and_ours_is_not(x64):
@@ -422,7 +486,7 @@ def frequencies(sampler, process, at, start, steps, n, points):
     return np.asarray(hits.mean(0))
 
 
-def variation(sampler, steps, n=2**16):
+def variation(sampler, steps, n):
     p = matrix_chain()
     start = data() @ p.transitions(LATE)
     end = data() @ p.transitions(EARLY)
@@ -432,30 +496,30 @@ def variation(sampler, steps, n=2**16):
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_tau_leaping_is_of_first_order(ordered):
-    """Sixteen times the steps leave under a ninth of the error. 2¹⁶ draws leave 0.002 of total
-    variation, and 4 steps err by twenty times that."""
+    """Sixteen times the steps leave under a ninth of the error. 2¹⁵ draws leave 0.003 of total
+    variation, and 4 steps err by ten times that."""
     p = dmm.MatrixChain(dmm.Finite((), 4, ordered=ordered), FOUR, horizon=10.0)
     start, end = (data() @ p.transitions(tau) for tau in (LATE, EARLY))
     errors = [
         0.5
         * np.sum(
             np.abs(
-                frequencies(dmm.TauLeaping(), p, exact_at(p), start, n, 2**16, jnp.arange(4))
+                frequencies(dmm.TauLeaping(), p, exact_at(p), start, n, 2**15, jnp.arange(4))
                 - np.asarray(end)
             )
         )
         for n in (4, 64)
     ]
     assert errors[0] > 0.04
-    assert errors[1] < errors[0] / 9 + 0.004
+    assert errors[1] < errors[0] / 9 + 0.006
 
 
 def test_uniformisation_is_exact():
-    """With one step or three: 2¹⁶ draws, total variation under 0.008. Four frequencies have
-    standard errors of at most 0.002 each, so that is four of them in each: once in 10⁴."""
+    """With one step or three: 2¹⁴ draws, total variation under 0.016. Four frequencies have
+    standard errors of at most 0.004 each, so that is four of them in each: once in 10⁴."""
     for steps in (1, 3):
-        assert variation(dmm.Uniformisation(margin=4.0), steps) < 0.008
-    assert variation(dmm.Euler(), 3) > 0.03
+        assert variation(dmm.Uniformisation(margin=4.0), steps, 2**14) < 0.016
+    assert variation(dmm.Euler(), 3, 2**14) > 0.03
 
 
 def test_uniformisation_says_when_its_bound_is_too_low():
@@ -536,11 +600,37 @@ def test_samplers_of_two_coordinates(kind):
         ([[1.0, -1.0], [1.0, -1.0]], "rate from 0 to 1 is negative"),
         ([[np.nan, 1.0], [1.0, -1.0]], "NaN"),
         (np.zeros((2, 2)), "no unique stationary law"),
+        ([[-1.0, 1.0], [0.0, 0.0]], "state 0 is left for good.*AbsorbingChain"),
     ],
 )
 def test_bad_rate_matrix(matrix, message):
     with pytest.raises(ValueError, match=f"^matrix: .*{message}"):
         dmm.MatrixChain(dmm.Finite(3, 2), matrix)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: dmm.MatrixChain(dmm.Finite(3, 4), FOUR, horizon=-1.0),
+        lambda: dmm.MatrixChain(dmm.Finite(3, 4), FOUR, horizon=0.0),
+        lambda: dmm.OrdinalChain(dmm.Finite(3, 4), horizon=0.0),
+        lambda: dmm.UniformChain(dmm.Finite(3, 4), horizon=-1.0),
+        lambda: dmm.AbsorbingChain(dmm.Finite(3, 4), horizon=float("nan")),
+    ],
+)
+def test_bad_horizon(make):
+    with pytest.raises(ValueError, match=r"^horizon: "):
+        make()
+
+
+def test_bad_number_of_states():
+    with pytest.raises(ValueError, match=r"^states: "):
+        dmm.Finite(3, 1)
+    # The suite's own check of types would be first; a user has none.
+    space = object.__new__(dmm.Finite)
+    object.__setattr__(space, "states", 2.5)
+    with pytest.raises(ValueError, match=r"^states: a whole number"):
+        dmm.Finite.__check_init__(space)
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,11 @@ def test_data_that_is_not_there(tmp_path, monkeypatch):
     with pytest.raises(datasets.DataError, match=r"^DMM_DATA: .*does not exist; put it there"):
         datasets.mnist()
     (tmp_path / "broken.gz").write_bytes(gzip.compress(b"\0\0\x0d\x01\0\0\0\x01"))
-    with pytest.raises(datasets.DataError, match="is not an IDX file"):
-        files.read_idx(tmp_path / "broken.gz")
+    whole = gzip.compress(b"\0\0\x08\x01\0\0\0\x64" + bytes(range(100)))
+    (tmp_path / "damaged.gz").write_bytes(whole[:30] + b"\xff" * 20 + whole[50:])
+    for name in ("broken.gz", "damaged.gz"):
+        with pytest.raises(datasets.DataError, match="is not an IDX file"):
+            files.read_idx(tmp_path / name)
 
 
 def test_data_that_cannot_be_downloaded(tmp_path, monkeypatch):

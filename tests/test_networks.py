@@ -79,7 +79,7 @@ def test_starts_at_zero(make, sides, monkeypatch):
 @every
 def test_sees_everything(make, sides):
     """Each input, the time, what is given on the same places and what is given besides."""
-    given = {"there": jnp.ones(sides[:2] if make is small_unet else sides), "label": jnp.ones(3)}
+    given = {"there": jnp.ones(sides), "label": jnp.ones(3)}
     network = make(given=given)
     x = jnp.ones(sides)
     run = eqx.filter_jit(network)
@@ -163,8 +163,49 @@ def test_bad_input():
         dmm.UNet(jax.random.key(0), shape(8), shape(8))
     with pytest.raises(ValueError, match="UNet works on images"):
         dmm.UNet(jax.random.key(0), (shape(8, 8), shape(8, 8)), shape(8))
+    with pytest.raises(ValueError, match=r"^dropout: "):
+        dmm.UNet(jax.random.key(0), shape(8, 8), shape(8, 8), dropout=1.0)
+    with pytest.raises(ValueError, match=r"^attention: levels run from 0 to 2"):
+        dmm.UNet(jax.random.key(0), shape(8, 8), shape(8, 8), attention=(3,))
     with pytest.raises(ValueError, match=r"^heads: 3 do not divide"):
         dmm.Transformer(jax.random.key(0), shape(8, 2), shape(8, 2), width=16, heads=3)
+
+
+class Restless(dmm.Stochastic):
+    """A network whose output is far off whenever it gets a key."""
+
+    weight: jax.Array
+
+    def __call__(self, inputs, tau, given=None, present=1.0, key=None):
+        return self.weight * inputs + (0.0 if key is None else 1e3)
+
+
+def test_dropout_in_training_and_not_in_validation(monkeypatch):
+    """Nor in anything that a fitted model does."""
+    losses = {}
+
+    def train(params, loss_fn, source, key, settings, *, validation, checkpoints):
+        batch = source.batch(source.block(0, 1), 0, key, 8)
+        losses["training"] = loss_fn(params, key, batch).mean
+        losses["validation"] = validation[0](params, key, batch).mean
+        return params
+
+    monkeypatch.setattr("dmm.training.fitting.train", train)
+    model = dmm.fit(
+        np.zeros((32, 2)),
+        space=dmm.Euclidean(2),
+        network=Restless(jnp.zeros(())),
+        key=jax.random.key(0),
+        steps=1,
+    )
+    assert losses["training"] > 1e4 > losses["validation"]
+    assert np.max(np.abs(model.sample(jax.random.key(1), 8, steps=4))) < 100
+
+
+def test_a_label_is_never_taken_for_places():
+    """As many classes as places: the label joins the time."""
+    network = small_transformer((6, 5), (6, 4), given=shape(6))
+    assert network.embed.weight.shape[0] == 5
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -19,8 +19,9 @@ from .learned import Learned
 from .likelihood import elbo, flow_log_likelihood, unexplained
 from .networks import Observations
 from .parameterisations import Parameterisation
+from .parameterisations.chains import PredictsStates
 from .processes import Noising, Tractable
-from .samplers import Clamped, Sampler, default_sampler, simulate
+from .samplers import Bridge, Clamped, Sampler, Trapezoidal, default_sampler, simulate
 from .samplers.exact import Unmasking, has_masks
 from .schedules import Schedule, ScheduleGrid
 from .spaces import Units
@@ -83,8 +84,8 @@ class Model(eqx.Module):
                 "guidance: needs `given`, and a model fitted with drop_given > 0 to know the score "
                 "without it"
             )
-        hint, several_known = self._check_known(known, where)
-        sampler = sampler or default_sampler(self.process)
+        hint, several_known = self._check_known(known, where, repeats)
+        sampler = sampler or self._default_sampler()
         if has_masks(self.process):
             sampler = Unmasking(sampler)
         settings = _SampleSettings(sampler, grid or ScheduleGrid(), steps, guidance, repeats, path)
@@ -121,8 +122,10 @@ class Model(eqx.Module):
         pilot_key, key = jax.random.split(check_key(key))
         n = len(jax.tree.leaves(x)[0])
         # A pilot, with noise of its own, says how much the bound's control variate can do.
-        few = jax.tree.map(lambda leaf: leaf[:512], (x, given))
-        share = _share(self, process, jax.random.split(pilot_key, min(n, 512)), *few)
+        # It looks at 24 times, and is to need no more memory than a batch of the bound itself.
+        pilots = max(1, min(n, 512, batch_size * draws // 24))
+        few = jax.tree.map(lambda leaf: leaf[:pilots], (x, given))
+        share = _share(self, process, jax.random.split(pilot_key, pilots), *few)
         args = (jax.random.split(key, n), x, given)
         return _batched(
             lambda *args: _elbo(self, process, draws, share, *args), args, batch_size, "bound"
@@ -164,6 +167,11 @@ class Model(eqx.Module):
         """Settings and weights in one file, without pickle; `dmm.load` reads it."""
         storage.save_tree(path, self, kind="model")
 
+    def _default_sampler(self) -> Sampler:
+        sampler = default_sampler(self.process)
+        looks_back = isinstance(self.parameterisation, PredictsStates)
+        return Trapezoidal() if isinstance(sampler, Bridge) and not looks_back else sampler
+
     def _check_given(self, given: Given) -> tuple[Given, bool]:
         """The observation as arrays, and whether there are several, stacked."""
         if self.given_like is None:
@@ -176,7 +184,7 @@ class Model(eqx.Module):
         arrays = jax.tree.map(
             lambda leaf: jnp.asarray(numbers(leaf, "given")),
             given,
-            is_leaf=lambda node: isinstance(node, list),  # a list of rows is one array
+            is_leaf=_is_list,
         )
         if jax.tree.structure(arrays) != jax.tree.structure(wanted):
             raise ValueError(
@@ -196,29 +204,30 @@ class Model(eqx.Module):
         self.observations.check(arrays)
         return arrays, len(stack) == 1
 
-    def _check_known(self, known: Point, where: Any) -> tuple[Any, bool]:
+    def _check_known(self, known: Point, where: Any, repeats: int) -> tuple[Any, bool]:
         """(known in the process's units, where), and whether there are several, stacked."""
         if known is None and where is None:
+            if repeats > 1:
+                raise ValueError("repeats: only filling in repeats steps; pass `known` and `where`")
             return None, False
         if known is None or where is None:
             raise ValueError("known, where: pass both, what is known and the entries that are")
-        where = jax.tree.map(lambda leaf: np.asarray(leaf, bool), where)
-        shapes = jax.tree.map(jnp.shape, where), jax.tree.map(jnp.shape, known)
+        known = jax.tree.map(lambda leaf: numbers(leaf, "known"), known, is_leaf=_is_list)
+        where = jax.tree.map(lambda leaf: np.asarray(leaf, bool), where, is_leaf=_is_list)
         if jax.tree.structure(where) != jax.tree.structure(known):
             raise ValueError("where: expected the structure of `known`, with booleans")
-        data = self.process.data
-        one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], known)
+        # What is not known may be given as anything, such as −1 or NaN.
+        where = jax.tree.map(_spread, where, known)
+        known = jax.tree.map(lambda seen, leaf: np.where(seen, leaf, 0), where, known)
+        where, data = jax.tree.map(jnp.asarray, where), self.process.data
         try:
-            points, several = data.check(one, "known"), False
+            points = data.check(jax.tree.map(lambda leaf: leaf[None], known), "known")
         except ValueError as error:
             if "expected shape" not in str(error):
                 raise
-            points, several = data.check(known, "known"), True
-        if not several:
-            points = jax.tree.map(lambda leaf: leaf[0], points)
-        wide = jax.tree.map(lambda leaf, like: _spread(leaf, like.shape, shapes), where, points)
-        units = jax.vmap(self.units.forward) if several else self.units.forward
-        return (units(points), wide), several
+            points = data.check(known, "known")
+            return (jax.vmap(self.units.forward)(points), where), True
+        return (self.units.forward(jax.tree.map(lambda leaf: leaf[0], points)), where), False
 
     def _check_pairs(self, x: Point, given: Given) -> tuple[Point, Given]:
         x = self.process.data.check(x, "x")
@@ -371,11 +380,18 @@ def check_key(key: Key) -> Key:
     )
 
 
-def _spread(where: np.ndarray, shape: tuple[int, ...], shapes: tuple) -> Array:
+def _spread(where: np.ndarray, known: np.ndarray) -> np.ndarray:
     try:
-        return jnp.asarray(np.broadcast_to(where, shape))
+        return np.broadcast_to(where, known.shape)
     except ValueError:
-        raise ValueError(f"where: shape {shapes[0]} does not fit `known`, {shapes[1]}") from None
+        raise ValueError(
+            f"where: shape {where.shape} does not fit that of `known`, {known.shape}"
+        ) from None
+
+
+def _is_list(node: Any) -> bool:
+    """A list of rows is one array."""
+    return isinstance(node, list)
 
 
 def _shapes(tree) -> str:

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import os
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -73,5 +74,5 @@ def read_idx(path: Path) -> np.ndarray:
         if kind != 8:
             raise ValueError("not bytes")
         return np.frombuffer(raw, np.uint8, offset=4 + 4 * sides).reshape(shape)
-    except (OSError, EOFError, ValueError, IndexError) as error:
+    except (OSError, EOFError, ValueError, IndexError, zlib.error) as error:
         raise DataError(f"{path}: is not an IDX file of bytes ({error}); fetch it again") from error

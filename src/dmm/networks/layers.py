@@ -138,10 +138,16 @@ def drop(key: Key | None, rate: float, x: Array) -> Array:
 
 
 def split_given(given: Given, places: tuple[int, ...]) -> tuple[list, list]:
-    """The leaves of an observation that lie on the same places as a point, and the others."""
+    """The leaves of an observation that lie on the same places as a point, and the others.
+
+    A vector never lies on places: it could be a label, with as many classes as there are places.
+    """
+
+    def placed(leaf):
+        return len(leaf.shape) >= 2 and tuple(leaf.shape[: len(places)]) == places
+
     leaves = jax.tree.leaves(given)
-    here = [leaf for leaf in leaves if tuple(leaf.shape[: len(places)]) == places]
-    return here, [leaf for leaf in leaves if tuple(leaf.shape[: len(places)]) != places]
+    return [leaf for leaf in leaves if placed(leaf)], [leaf for leaf in leaves if not placed(leaf)]
 
 
 def _wide(vector: Array, like: Array) -> Array:

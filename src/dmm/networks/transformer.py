@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from .._checks import share
 from .._types import Given, Key
 from .base import Stochastic
 from .flat import flatten, like, size
@@ -18,9 +19,9 @@ from .time import TIME_FEATURES, time_features
 class Transformer(Stochastic):
     """Blocks of attention and a two-layer network, told the time by shifts, scales and gates.
 
-    A point is a sequence, (places,) or (places, features); what is observed on the same places is
-    stacked with it, labels and other numbers join the time. `dtype` is the precision of
-    computation; weights, norms and outputs are in full precision.
+    A point is a sequence, (places,) or (places, features); what is observed on the same places,
+    (places, features), is stacked with it; labels and other numbers join the time. `dtype` is the
+    precision of computation, such as bfloat16; weights, norms and outputs are in full precision.
     """
 
     summary: Summary
@@ -43,8 +44,9 @@ class Transformer(Stochastic):
         depth: int = 6,
         heads: int = 4,
         dropout: float = 0.0,
-        dtype: Any = jnp.float32,
+        dtype: Any = None,
     ):
+        share(dropout=dropout)
         length = _sequence(inputs)
         here, other = split_given(given, (length,))
         outputs = like(outputs)
@@ -56,7 +58,7 @@ class Transformer(Stochastic):
         self.blocks = [_Block(k, width, heads, dropout) for k in keys[4:]]
         self.norm = Norm(width)
         self.last = Dense(keys[3], width, size(outputs) // length, gain=0.0)
-        self.outputs, self.dtype = outputs, jnp.dtype(dtype)
+        self.outputs, self.dtype = outputs, jnp.dtype(dtype or jnp.result_type(float))
 
     def __call__(self, inputs, tau, given=None, present=1.0, key=None):
         length = _sequence(inputs)

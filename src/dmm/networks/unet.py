@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from .._checks import share
 from .._types import Given, Key
 from .base import Stochastic
 from .flat import flatten, like, size
@@ -22,7 +23,7 @@ class UNet(Stochastic):
     places, such as an image to condition on, is stacked with it as further channels; labels and
     other numbers join the time. Level i has `channels * multipliers[i]` channels and half the
     resolution of the one before; `attention` names the levels that attend. `dtype` is the
-    precision of computation; weights, norms and outputs are in full precision.
+    precision of computation, such as bfloat16; weights, norms and outputs are in full precision.
     """
 
     summary: Summary
@@ -48,8 +49,13 @@ class UNet(Stochastic):
         attention: tuple[int, ...] = (),
         heads: int = 4,
         dropout: float = 0.1,
-        dtype: Any = jnp.float32,
+        dtype: Any = None,
     ):
+        share(dropout=dropout)
+        if not set(attention) <= set(range(len(multipliers))):
+            raise ValueError(
+                f"attention: levels run from 0 to {len(multipliers) - 1}, got {attention}"
+            )
         shape, outputs = _image(inputs, "inputs"), like(outputs)
         here, other = split_given(given, shape[:2])
         keys = _Keys(key)
@@ -86,7 +92,7 @@ class UNet(Stochastic):
             self.up.append(layers)
         self.norm = _norm(n)
         self.last = Conv(keys(), n, size(outputs) // math.prod(shape[:2]), gain=0.0)
-        self.outputs, self.dtype = outputs, jnp.dtype(dtype)
+        self.outputs, self.dtype = outputs, jnp.dtype(dtype or jnp.result_type(float))
 
     def __call__(self, inputs, tau, given=None, present=1.0, key=None):
         shape = _image(inputs, "inputs")

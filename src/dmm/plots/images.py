@@ -20,12 +20,13 @@ def image_grid(columns: Mapping[str, Any] | Sequence[Any], *, top: float | None 
     given = columns if isinstance(columns, Mapping) else dict(enumerate(columns))
     arrays = {name: np.asarray(a, float) for name, a in named(given, "columns").items()}
     shapes = {a.shape for a in arrays.values()}
-    if len(shapes) > 1 or next(iter(shapes))[3:] not in ((), (3,)) or 0 in next(iter(shapes)):
+    shape = next(iter(shapes))
+    if len(shapes) > 1 or len(shape) < 3 or shape[3:] not in ((), (3,)) or 0 in shape:
         raise ValueError(
             "columns must be arrays (n, height, width) or (n, height, width, 3), all of one shape, "
             f"not {sorted(shapes)}"
         )
-    top = max(np.nanmax(a) for a in arrays.values()) if top is None else top
+    top = (max(np.nanmax(a) for a in arrays.values()) or 1.0) if top is None else top
     rows = len(next(iter(arrays.values())))
     result, axes = figure(rows, len(arrays), size=(0.62, 0.62))
     result.set_layout_engine("constrained", w_pad=0.01, h_pad=0.01, wspace=0.0, hspace=0.0)

@@ -1,24 +1,31 @@
 """The chain that masks: at rate one a coordinate is hidden, and stays so."""
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._checks import positive
 from ..spaces import Finite
-from .base import Law, default_process
-from .chain import Chain
+from .base import default_process
+from .chain import Categorical, Chain
 from .ordinal import OrdinalChain
 
 
 class AbsorbingChain(Chain):
     """Every state jumps to a mask, added after the data's states, at rate 1: P(not yet) = e^{−τ}.
 
-    The reference is all masks: at the default horizon float32 tells it from x_τ no longer. No
-    matrix is formed, and the score counts at masks alone.
+    The reference is a mask, but with probability e^{−horizon} any of the data's states: what is
+    left of the data, so that the bound is finite. No matrix is formed, and the score counts at
+    masks alone. Samples have no masks; along a path one shows as the number after the last state.
     """
 
     data: Finite
-    horizon: float = eqx.field(static=True, default=20.0)
+    horizon: float = eqx.field(static=True, default=25.0)
+
+    def __check_init__(self):
+        positive(horizon=self.horizon)
 
     @property
     def mask(self) -> int:
@@ -31,7 +38,8 @@ class AbsorbingChain(Chain):
 
     @property
     def reference(self):
-        return AllMasked(self.data.shape, self.mask)
+        left, states = math.exp(-self.horizon), self.data.states
+        return Categorical(self.data.shape, jnp.array([left / states] * states + [1 - left]))
 
     def rates(self, x):
         to_mask = jax.nn.one_hot(self.mask, self.space.states)
@@ -57,20 +65,7 @@ class AbsorbingChain(Chain):
         return jnp.concatenate([jnp.exp(-tau) * kept, masked + gone], -1)
 
     def drop(self, x):
-        return jnp.minimum(x, self.mask - 1)
-
-
-class AllMasked(Law):
-    """The point at which every coordinate is the mask."""
-
-    shape: tuple[int, ...] = eqx.field(static=True)
-    mask: int = eqx.field(static=True)
-
-    def sample(self, key):
-        return jnp.full(self.shape, self.mask, jnp.int32)
-
-    def log_prob(self, x):
-        return jnp.where(jnp.all(x == self.mask), 0.0, -jnp.inf)
+        return x
 
 
 @default_process.register

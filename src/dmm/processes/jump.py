@@ -70,17 +70,19 @@ class Jump(Process):
         return jnp.exp(score)
 
     def phi(self, x, target, score):
+        inflow = self.inflow(x)
+        score, target = _where_used(inflow, score), jnp.where(inflow > 0, target, 1.0)
         positive = jnp.where(target > 0, target, 1.0)
         entropy = jnp.where(target > 0, positive * (jnp.log(positive) - score), 0.0)
-        return jnp.sum(self.inflow(x) * (jnp.exp(score) - target + entropy))
+        return jnp.sum(inflow * (jnp.exp(score) - target + entropy))
 
     def implicit(self, score_fn: ScoreFn, x: Array, *, key: Array | None = None) -> Scalar:
         """Σ_y B(y → x) e^{s(x, y)} − B(x → y) (1 + s(y, x)): the score at x and at y.
 
         All neighbours without a key; one, drawn in proportion to its rate, with a key.
         """
-        rates = self.rates(x)
-        here = jnp.sum(self.inflow(x) * jnp.exp(score_fn(x)) - rates)
+        rates, inflow = self.rates(x), self.inflow(x)
+        here = jnp.sum(inflow * jnp.exp(_where_used(inflow, score_fn(x))) - rates)
         if key is None:
             back = self.back_from_neighbours(score_fn, x)
             return here - jnp.sum(jnp.where(rates > 0, rates * back, 0.0))
@@ -127,11 +129,19 @@ class ReverseJump(Jump, Reverse):
         return self.base.moves(x)
 
     def rates(self, x):
-        return self.base.inflow(x) * jnp.exp(self.score_fn(x))
+        inflow = self.base.inflow(x)
+        return inflow * jnp.exp(_where_used(inflow, self.score_fn(x)))
 
     def inflow(self, x):
         """A(y → x) = B(x → y) e^{s(y, x)}: needs the score at every neighbour."""
-        return self.base.rates(x) * jnp.exp(self.base.back_from_neighbours(self.score_fn, x))
+        rates = self.base.rates(x)
+        back = self.base.back_from_neighbours(self.score_fn, x)
+        return rates * jnp.exp(_where_used(rates, back))
+
+
+def _where_used(rates: Array, score: Array) -> Array:
+    """The score, and 0 where no rate multiplies it: there it may be anything, and overflow."""
+    return jnp.where(rates > 0, score, 0.0)
 
 
 def hop(key: Key, x: Array, moves: Array, rates: Array, dtau: Time) -> Array:
@@ -147,11 +157,12 @@ def draw_states(key: Key, law: Array) -> Array:
     """An index a coordinate, in proportion to weights along the last axis, by inverting their sums.
 
     One uniform number a coordinate, where `jax.random.categorical` takes one a weight. What has
-    weight 0 is never drawn, unless all have.
+    weight 0 is never drawn, unless all have. The uniform number is the middle of its cell: were it
+    the lower end, 0 would draw the first of the weights, however small, once in 8 million times.
     """
     sums = jnp.cumsum(law, -1)
     below_all = jnp.nextafter(sums[..., -1:], jnp.zeros((), law.dtype))
-    u = jax.random.uniform(key, (*law.shape[:-1], 1), law.dtype)
+    u = jax.random.uniform(key, (*law.shape[:-1], 1), law.dtype) + jnp.finfo(law.dtype).eps / 2
     passed = sums <= jnp.minimum(u * sums[..., -1:], below_all)
     return jnp.minimum(jnp.sum(passed, -1, dtype=jnp.int32), law.shape[-1] - 1)
 

@@ -3,12 +3,11 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
 from ..spaces import Finite
 from .chain import Categorical, Chain
-from .transitions import Transitions, check_rates, relaxation_time, stationary
+from .transitions import Transitions, check_rates, horizon_of, stationary
 
 
 class AbstractMatrixChain(Chain):
@@ -63,5 +62,5 @@ class MatrixChain(AbstractMatrixChain):
         matrix = check_rates(matrix, data.states)
         law = stationary(matrix)
         self.data = data
-        self.transitions = Transitions(matrix, horizon or 10 * relaxation_time(matrix))
-        self.stationary = jnp.asarray(np.asarray(law), jnp.result_type(float))
+        self.transitions = Transitions(matrix, horizon_of(matrix, horizon))
+        self.stationary = jnp.asarray(law, jnp.result_type(float))

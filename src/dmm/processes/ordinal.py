@@ -7,7 +7,7 @@ from jaxtyping import Array
 from .._checks import positive
 from ..spaces import Finite
 from .matrix import AbstractMatrixChain
-from .transitions import Transitions, relaxation_time
+from .transitions import Transitions, horizon_of
 
 
 class OrdinalChain(AbstractMatrixChain):
@@ -32,10 +32,10 @@ class OrdinalChain(AbstractMatrixChain):
     ):
         reach = max(1.0, data.states * 6 / 256) if reach is None else reach
         spread = 2.0 * data.states if spread is None else spread
-        positive(reach=reach, spread=spread, horizon=1.0 if horizon is None else horizon)
+        positive(reach=reach, spread=spread)
         matrix, law = ordinal_rates(data.states, reach, spread)
         self.data = data
-        self.transitions = Transitions(matrix, horizon or 10 * relaxation_time(matrix))
+        self.transitions = Transitions(matrix, horizon_of(matrix, horizon))
         self.stationary = jnp.asarray(law, jnp.result_type(float))
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._checks import positive
 from .._types import Time
 
 DIRECT = 32  # states up to which exp(τB) is computed on the spot
@@ -118,7 +119,11 @@ def stationary(matrix: np.ndarray) -> np.ndarray:
         )
     system = np.vstack([generator.T, np.ones(len(generator))])
     law = np.linalg.lstsq(system, np.eye(len(system))[-1], rcond=None)[0]
-    law = np.where(law > 1e-14, law, 0.0)
+    if law.min() < 1e-14:
+        raise ValueError(
+            f"matrix: state {int(law.argmin())} is left for good, and the reference could not tell "
+            "what it was; give it a rate back, or use AbsorbingChain for masks"
+        )
     return law / law.sum()
 
 
@@ -127,6 +132,14 @@ def relaxation_time(matrix: np.ndarray) -> float:
     rates = _off_diagonal(np.asarray(matrix, np.float64))
     decay = np.sort(-np.linalg.eigvals(rates - np.diag(rates.sum(1))).real)
     return 1 / float(decay[1])
+
+
+def horizon_of(matrix: np.ndarray, horizon: float | None) -> float:
+    """A horizon as given, or ten relaxation times."""
+    if horizon is None:
+        return 10 * relaxation_time(matrix)
+    positive(horizon=horizon)
+    return float(horizon)
 
 
 def _off_diagonal(matrix: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._checks import positive
 from ..spaces import Finite
 from .chain import Categorical, Chain
 
@@ -16,6 +17,9 @@ class UniformChain(Chain):
 
     data: Finite
     horizon: float = eqx.field(static=True, default=10.0)
+
+    def __check_init__(self):
+        positive(horizon=self.horizon)
 
     @property
     def space(self):

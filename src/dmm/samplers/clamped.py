@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from .._types import Key, Point, Time
-from ..processes import AbsorbingChain, Noising, ProductProcess, Reverse
+from ..processes import AbsorbingChain, Chain, Noising, ProductProcess, Reverse
 from .base import Sampler
 
 
@@ -31,14 +31,19 @@ class Clamped(Sampler):
             raise TypeError("sampler: Clamped runs generative processes of models only")
         base, h = process.base, jnp.abs(next_tau - tau)
 
+        def clamp(key, x, tau):
+            noised = _reveal(key, base, self.known, tau)
+            return jax.tree.map(_put, self.where, noised, x)
+
         def once(x, key):
-            step_key, noise_key = jax.random.split(key)
+            before_key, step_key, after_key = jax.random.split(key, 3)
+            x = clamp(before_key, x, tau)
             x = self.sampler.step(step_key, at, x, tau, next_tau)
-            return jax.tree.map(_put, self.where, _reveal(noise_key, base, self.known, next_tau), x)
+            return clamp(after_key, x, next_tau)
 
         def again(x, key):
-            back_key, key = jax.random.split(key)
-            return once(base.step(back_key, x, h), key), None
+            noise_key, key = jax.random.split(key)
+            return once(_noise_further(noise_key, base, x, h), key), None
 
         first, *rest = jax.random.split(key, self.repeats)
         x = once(x, first)
@@ -46,13 +51,24 @@ class Clamped(Sampler):
 
 
 def _reveal(key: Key, process: Noising, known: Point, tau: Time) -> Point:
-    if isinstance(process, AbsorbingChain):
-        return known
+    """What a state at τ shows of the known."""
     if isinstance(process, ProductProcess):
-        keys = jax.random.split(key, len(known))
-        parts = zip(keys, process.factors, known, process.speeds, strict=True)
-        return tuple(_reveal(k, factor, y, c * tau) for k, factor, y, c in parts)
-    return process.draw(key, known, tau)
+        return _each(_reveal, key, process, known, tau)
+    return known if isinstance(process, AbsorbingChain) else process.draw(key, known, tau)
+
+
+def _noise_further(key: Key, process: Noising, x: Point, h: Time) -> Point:
+    """A state after a time h more: exactly, where a state is noised as data are."""
+    if isinstance(process, ProductProcess):
+        return _each(_noise_further, key, process, x, h)
+    if isinstance(process, Chain) or process.data == process.space:
+        return process.draw(key, x, h)
+    return process.step(key, x, h)
+
+
+def _each(f, key: Key, process: ProductProcess, x: Point, tau: Time) -> Point:
+    parts = zip(jax.random.split(key, len(x)), process.factors, x, process.speeds, strict=True)
+    return tuple(f(k, factor, y, c * tau) for k, factor, y, c in parts)
 
 
 def _put(where, noised, x):

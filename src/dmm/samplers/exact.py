@@ -69,7 +69,9 @@ class FirstHitting(Sampler):
     """Exact simulation of an absorbing chain, a network evaluation for each mask that falls.
 
     When masks fall does not depend on what is under them: of n masks at τ the next falls at τ′
-    with 1 − e^{−τ′} = (1 − e^{−τ}) u^{1/n}, u uniform. One step over all times serves best.
+    with 1 − e^{−τ′} = (1 − e^{−τ}) u^{1/n}, u uniform. One step over all times serves best. Of the
+    model only what is under a mask counts: a total rate that guidance or a free parameterisation
+    makes other than that of the chain is not followed.
     """
 
     def step(self, key, at, x, tau, next_tau):
@@ -78,8 +80,9 @@ class FirstHitting(Sampler):
         def fall(tau, x, key):
             n = jnp.sum(x == base.mask)
             u = jax.random.uniform(key, minval=jnp.finfo(float).tiny)
-            share = -jnp.expm1(-tau) * u ** (1 / jnp.maximum(n, 1))
-            return jnp.where(n > 0, -jnp.log1p(-share), -1.0)
+            log_share = jnp.log(-jnp.expm1(-tau)) + jnp.log(u) / jnp.maximum(n, 1)
+            # 1 − share by expm1: a share that rounds to 1 must not send the time to infinity.
+            return jnp.where(n > 0, jnp.minimum(tau, -jnp.log(-jnp.expm1(log_share))), -1.0)
 
         def going(carry):
             return carry[1] > jnp.maximum(next_tau, 0.0)

@@ -22,8 +22,8 @@ class Finite(Space):
     ordered: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
-        if self.states < 2:
-            raise ValueError(f"states: at least 2 are needed, got {self.states}")
+        if not isinstance(self.states, int) or self.states < 2:
+            raise ValueError(f"states: a whole number, at least 2, is needed, got {self.states}")
 
     def contains(self, x):
         return jnp.all((x >= 0) & (x < self.states))

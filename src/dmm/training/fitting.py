@@ -33,7 +33,7 @@ from ..schedules import Geometric, Schedule, default_schedule, likelihood_weight
 from ..spaces import Space, Units, default_units
 from .checkpoints import Checkpoints
 from .data import Arrays, Example, Simulator, Source, Stream, check_examples
-from .loop import Losses, Settings, train
+from .loop import Losses, LossFn, Settings, train
 
 
 def fit(
@@ -149,8 +149,15 @@ def fit(
 
     params, static = eqx.partition(model.network, eqx.is_inexact_array)
     loss_fn = loss_function(model, static, objective, weighting)
+    plain = loss_function(model, static, objective, weighting, dropout=False)
     params = train(
-        params, loss_fn, source, train_key, settings, validation=held_out, checkpoints=checkpoints
+        params,
+        loss_fn,
+        source,
+        train_key,
+        settings,
+        validation=None if held_out is None else (plain, held_out),
+        checkpoints=checkpoints,
     )
     model = _replace_network(model, eqx.combine(params, static))
     if run is not None:
@@ -158,7 +165,9 @@ def fit(
     return model
 
 
-def loss_function(model: Model, static: Any, objective: Callable, weighting: Callable):
+def loss_function(
+    model: Model, static: Any, objective: Callable, weighting: Callable, *, dropout: bool = True
+) -> LossFn:
     """The weighted objective over a batch, each example at a time of its own."""
 
     def loss_fn(params, key, batch: Example) -> Losses:
@@ -170,7 +179,7 @@ def loss_function(model: Model, static: Any, objective: Callable, weighting: Cal
 
         def one(key, x, given, tau, present):
             key, dropout_key = jax.random.split(key)
-            score = Learned(current, given, present, dropout_key)
+            score = Learned(current, given, present, dropout_key if dropout else None)
             return objective(model.process, score, key, model.units.forward(x), tau)
 
         each = jax.vmap(one)(jax.random.split(key, n), batch.x, batch.given, tau, present)

@@ -84,11 +84,12 @@ def train(
     key: Key,
     settings: Settings,
     *,
-    validation: Arrays | None = None,
+    validation: tuple[LossFn, Arrays] | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> PyTree:
     """Minimise the mean loss; returns the averaged weights, or the best with early stopping.
 
+    `validation` is the loss to judge by, which may differ in its dropout, and the data held out.
     A step depends on its number and the key alone, and blocks are cut at the same steps whenever
     a run resumes: so it ends with the same bits, however often it was interrupted.
     """
@@ -97,7 +98,7 @@ def train(
     if checkpoints is not None:
         state = checkpoints.latest(state) or state
     advance = compile_advance(loss_fn, source, train_key, settings)
-    validate = _validate(loss_fn, validation, validation_key, settings)
+    validate = _validate(validation, validation_key, settings)
     step, validated, stale = int(state.step), int(state.validated), int(state.stale)
     saved, unread = time.monotonic(), None
 
@@ -191,10 +192,11 @@ def _norm(tree: PyTree) -> Array:
     return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))
 
 
-def _validate(loss_fn: LossFn, held_out: Arrays | None, key: Key, settings: Settings):
+def _validate(validation: tuple[LossFn, Arrays] | None, key: Key, settings: Settings):
     """A compiled function state → (state, loss of the averaged weights on all held-out data)."""
-    if held_out is None:
+    if validation is None:
         return None
+    loss_fn, held_out = validation
     n = min(len(held_out), settings.batch_size)
     # The same times and noise at every validation, and enough of them to compare losses by.
     batches = -(-max(len(held_out), 4096) // n)
