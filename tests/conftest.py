@@ -27,3 +27,12 @@ def x64():
     """Double precision, for oracles: identities then hold to rounding or not at all."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="module")
+def quick_compiling():
+    """Where compiling takes the time and speed does not matter; what it made is not for others."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()

@@ -26,13 +26,7 @@ WITHOUT_CODE = {"README.md", "changelog.md", "contributing.md"}  # may have none
 STEPS, BATCH = 10, 16
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _quick_compiling():
-    """Compiling is what takes the time here; what it made is not for other tests."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()
+pytestmark = pytest.mark.usefixtures("quick_compiling")
 
 
 @pytest.fixture(autouse=True)

@@ -407,7 +407,12 @@ def test_early_stopping_returns_the_best():
         return quadratic(params, key, batch)
 
     result = train(
-        {"w": jnp.zeros(())}, watched, constant(2.0), key(0), settings, validation=constant(1.0)
+        {"w": jnp.zeros(())},
+        watched,
+        constant(2.0),
+        key(0),
+        settings,
+        validation=(watched, constant(1.0)),
     )
     path = 2 * (1 - 0.9 ** np.arange(1001))
     best = np.argmin(abs(path - 1))
@@ -419,7 +424,8 @@ def test_early_stopping_returns_the_best():
 def test_without_early_stopping_the_last_weights_are_returned():
     settings = Settings(steps=50, batch_size=4, optimiser=optax.sgd(0.1), ema=0.0, block=10)
     start = {"w": jnp.zeros(())}
-    result = train(start, quadratic, constant(2.0), key(0), settings, validation=constant(1.0))
+    validation = (quadratic, constant(1.0))
+    result = train(start, quadratic, constant(2.0), key(0), settings, validation=validation)
     np.testing.assert_allclose(result["w"], 2 * (1 - 0.9**50), rtol=1e-5)
 
 

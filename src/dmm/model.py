@@ -122,10 +122,8 @@ class Model(eqx.Module):
         pilot_key, key = jax.random.split(check_key(key))
         n = len(jax.tree.leaves(x)[0])
         # A pilot, with noise of its own, says how much the bound's control variate can do.
-        # It looks at 24 times, and is to need no more memory than a batch of the bound itself.
-        pilots = max(1, min(n, 512, batch_size * draws // 24))
-        few = jax.tree.map(lambda leaf: leaf[:pilots], (x, given))
-        share = _share(self, process, jax.random.split(pilot_key, pilots), *few)
+        few = jax.tree.map(lambda leaf: leaf[:512], (x, given))
+        share = _share(self, process, jax.random.split(pilot_key, min(n, 512)), *few)
         args = (jax.random.split(key, n), x, given)
         return _batched(
             lambda *args: _elbo(self, process, draws, share, *args), args, batch_size, "bound"

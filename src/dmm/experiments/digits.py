@@ -19,7 +19,14 @@ from ..runs import Run, Table
 from ._inpainting import inpaint, mean_fill, observe, scores, show, visible
 
 PRESETS = {
-    "smoke": {"steps": 20, "channels": 8, "draws": 2, "test": 8, "sampling_steps": 5},
+    "smoke": {
+        "steps": 20,
+        "channels": 8,
+        "levels": 1,
+        "draws": 2,
+        "test": 8,
+        "sampling_steps": 5,
+    },
     "laptop": {},
     "paper": {"steps": 30_000, "channels": 64, "blocks": 2, "draws": 16},
 }
@@ -30,6 +37,7 @@ def digits(
     *,
     steps: int = 2500,
     channels: int = 32,
+    levels: int = 2,
     blocks: int = 1,
     batch_size: int = 64,
     draws: int = 4,
@@ -39,40 +47,40 @@ def digits(
 ) -> Table:
     """PSNR and SSIM of inpaintings of the test images, against filling in the mean."""
     images = datasets.digits()
-    levels, held_out = images.levels, images.test[:test]
+    greys, held_out = images.levels, images.test[:test]
     fit_key, sample_key, clamp_key, free_key, bound_key = jax.random.split(jax.random.key(seed), 5)
     model = dmm.fit(
         images.train,
-        given=observe(images.train, levels),
+        given=observe(images.train, greys),
         drop_given=0.1,
-        space=dmm.Finite((8, 8), levels, ordered=True),
+        space=dmm.Finite((8, 8), greys, ordered=True),
         key=fit_key,
         network=lambda *shapes: dmm.UNet(
-            *shapes, channels=channels, multipliers=(1, 2), blocks=blocks
+            *shapes, channels=channels, multipliers=(1, 2, 2)[:levels], blocks=blocks
         ),
         steps=steps,
         batch_size=batch_size,
         run=run.folder("model"),
     )
     settings: dict[str, Any] = {"steps": sampling_steps}
-    drawn = inpaint(model, sample_key, held_out, levels, draws=draws, **settings)
+    drawn = inpaint(model, sample_key, held_out, greys, draws=draws, **settings)
     run.save_samples("inpaintings", drawn)
-    show(run, "inpaintings", drawn, held_out, levels)
+    show(run, "inpaintings", drawn, held_out, greys)
 
     hint: dict[str, Any] = {"known": jnp.asarray(held_out), "where": visible(held_out)}
     few = {"steps": max(1, sampling_steps // 2), "repeats": 4}
-    clamped = inpaint(model, clamp_key, held_out, levels, draws=draws, guidance=0.0, **hint, **few)
-    show(run, "clamped", clamped, held_out, levels)
+    clamped = inpaint(model, clamp_key, held_out, greys, draws=draws, guidance=0.0, **hint, **few)
+    show(run, "clamped", clamped, held_out, greys)
 
     # Without its observation the model is one of digits as such.
     blank = jnp.zeros((8, 8))
     free = np.asarray(model.sample(free_key, 48, given=blank, guidance=0.0, **settings))
-    run.figure("samples", image_grid(list(free.reshape(8, 6, 8, 8)), top=levels - 1))
+    run.figure("samples", image_grid(list(free.reshape(8, 6, 8, 8)), top=greys - 1))
 
-    bound = model.elbo(bound_key, held_out, given=observe(held_out, levels), draws=32)
+    bound = model.elbo(bound_key, held_out, given=observe(held_out, greys), draws=32)
     bits = dmm.bits_per_dimension(bound, 64)
     ways = {"ours": drawn, "ours, clamped": clamped, "mean fill": mean_fill(images)[:test]}
-    found = {way: scores(images, held_out, levels) for way, images in ways.items()}
+    found = {way: scores(images, held_out, greys) for way, images in ways.items()}
     table = [
         {"quantity": name, **{way: of[name] for way, of in found.items()}} for name in found["ours"]
     ]

@@ -20,7 +20,7 @@ from ._inpainting import inpaint, mean_fill, observe, scores, show
 PRESETS = {
     "smoke": {
         "steps": 4, "channels": 8, "batch_size": 4, "draws": 2, "test": 2, "sampling_steps": 2,
-        "precision": "float32",
+        "validation": 0.0, "precision": "float32",
     },
     "laptop": {"steps": 2000, "channels": 16, "batch_size": 32, "test": 100, "draws": 2,
                "sampling_steps": 50, "precision": "float32"},
@@ -45,13 +45,16 @@ def mnist(
     sampling_steps: int = 1000,
     sampler: Literal["bridge", "tau-leaping"] = "bridge",
     test: int = 10_000,
+    validation: float = 0.05,
     precision: Literal["float32", "bfloat16"] = "bfloat16",
     seed: int = 0,
 ) -> Table:
     """PSNR and SSIM of inpaintings, beside the paper's."""
     images = datasets.mnist()
     held_out = images.test[:test]
-    settings = {"steps": steps, "batch_size": batch_size, "channels": channels}
+    settings: dict[str, Any] = {
+        "steps": steps, "batch_size": batch_size, "channels": channels, "validation": validation,
+    }  # fmt: skip
     kinds = ["discrete", "continuous"] if kind == "both" else [kind]
     found = {"mean fill": scores(mean_fill(images)[:test], held_out, LEVELS)}
     for i, name in enumerate(kinds):
@@ -77,7 +80,7 @@ def mnist(
 
 def train(
     run: Run, kind: str, images: np.ndarray, key: jax.Array, *,
-    steps: int, batch_size: int, channels: int, precision: str,
+    steps: int, batch_size: int, channels: int, validation: float, precision: str,
 ) -> dmm.Model:  # fmt: skip
     """A conditional model of images given what is seen of them, by the paper's settings."""
     how: dict[str, Any]
@@ -100,6 +103,7 @@ def train(
         warmup=min(5000, steps // 10),
         clip=1.0,
         ema=0.9999 if steps > 50_000 else 0.999,
+        validation=validation,
         run=run.folder(kind),
         **how,
     )

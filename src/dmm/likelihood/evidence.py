@@ -101,17 +101,20 @@ def unexplained(
     t = jnp.linspace(schedule.t_min, 1.0, nodes)
     taus = jax.vmap(schedule.tau)(t)
 
-    def one(key, i, x0):
-        def at(key, tau):
-            x, target = process.noise(key, x0, tau)
-            score = score_fn(i, x, tau)
-            zero = jax.tree.map(jnp.zeros_like, score)
-            return process.phi(x, target, score), process.phi(x, target, zero)
+    def one(tau, key, i, x0):
+        x, target = process.noise(key, x0, tau)
+        score = score_fn(i, x, tau)
+        zero = jax.tree.map(jnp.zeros_like, score)
+        return process.phi(x, target, score), process.phi(x, target, zero)
 
-        return jax.vmap(at)(jax.random.split(key, nodes), taus)
+    def at(node):
+        tau, keys = node
+        left, whole = jax.vmap(one, (None, 0, 0, 0))(tau, keys, jnp.arange(len(keys)), x0)
+        return left.mean(), whole.mean()
 
-    left, whole = jax.vmap(one)(keys, jnp.arange(len(keys)), x0)
-    left, whole = left.mean(0), whole.mean(0)
+    # One time after another: all at once would take more memory than the bound itself.
+    keys = jax.vmap(lambda key: jax.random.split(key, nodes))(keys)
+    left, whole = jax.lax.map(at, (taus, jnp.swapaxes(keys, 0, 1)))
     # A chain of masks may show no mask at all near the data, where nothing is explained yet.
     share = jnp.where(whole > 0, left / jnp.where(whole > 0, whole, 1.0), 1.0)
     return Share(jnp.log(taus), jnp.clip(share, 0.0, 1.0))

@@ -2,13 +2,16 @@
 
 import functools
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._types import Given, Key
+from .._types import Given, Key, Time
+from .flat import flatten, size
+from .time import TIME_FEATURES, time_features
 
 
 class Dense(eqx.Module):
@@ -115,18 +118,48 @@ class Attention(eqx.Module):
 
 
 class Summary(eqx.Module):
-    """What holds for the whole point (time, labels, other numbers) as one vector."""
+    """What holds for the whole point (time, labels, other numbers) as one vector.
+
+    An observation's leaves that lie on the same places as the point are handed back instead, to
+    be stacked with it. What is dropped (`present` = 0) is 0, and the summary says so.
+    """
 
     first: Dense
     second: Dense
+    places: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, key: Key, inputs: int, width: int):
+    def __init__(self, key: Key, given: Given, places: tuple[int, ...], width: int):
         first_key, second_key = jax.random.split(key)
+        inputs = TIME_FEATURES + (0 if given is None else size(self.split(given, places)[1]) + 1)
         self.first = Dense(first_key, inputs, width, gain=math.sqrt(2))
         self.second = Dense(second_key, width, width)
+        self.places = places
 
-    def __call__(self, x: Array) -> Array:
-        return jax.nn.silu(self.second(jax.nn.silu(self.first(x))))
+    def __call__(
+        self, tau: Time, given: Given, present: Array | float, dtype: Any
+    ) -> tuple[Array, list[Array]]:
+        facts, here = [time_features(tau)], []
+        if given is not None:
+            flag = jnp.asarray(present, facts[0].dtype)
+            here, other = self.split(given, self.places)
+            facts += [flag * flatten(other), flag.reshape(1)]
+            here = [flag * leaf for leaf in here]
+        x = jnp.concatenate(facts).astype(dtype)
+        return jax.nn.silu(self.second(jax.nn.silu(self.first(x)))), here
+
+    @staticmethod
+    def split(given: Given, places: tuple[int, ...]) -> tuple[list, list]:
+        """The leaves of an observation that lie on the places, and the others.
+
+        A vector never does: it could be a label, with as many classes as there are places.
+        """
+
+        def placed(leaf):
+            return len(leaf.shape) >= 2 and tuple(leaf.shape[: len(places)]) == places
+
+        leaves = jax.tree.leaves(given)
+        here = [leaf for leaf in leaves if placed(leaf)]
+        return here, [leaf for leaf in leaves if not placed(leaf)]
 
 
 def drop(key: Key | None, rate: float, x: Array) -> Array:
@@ -135,19 +168,6 @@ def drop(key: Key | None, rate: float, x: Array) -> Array:
         return x
     kept = jax.random.bernoulli(key, 1 - rate, x.shape)
     return jnp.where(kept, x / (1 - rate), jnp.zeros((), x.dtype))
-
-
-def split_given(given: Given, places: tuple[int, ...]) -> tuple[list, list]:
-    """The leaves of an observation that lie on the same places as a point, and the others.
-
-    A vector never lies on places: it could be a label, with as many classes as there are places.
-    """
-
-    def placed(leaf):
-        return len(leaf.shape) >= 2 and tuple(leaf.shape[: len(places)]) == places
-
-    leaves = jax.tree.leaves(given)
-    return [leaf for leaf in leaves if placed(leaf)], [leaf for leaf in leaves if not placed(leaf)]
 
 
 def _wide(vector: Array, like: Array) -> Array:

@@ -11,9 +11,8 @@ from jaxtyping import Array, PyTree
 from .._checks import share
 from .._types import Given, Key
 from .base import Stochastic
-from .flat import flatten, like, size
-from .layers import Attention, Dense, Norm, Summary, drop, split_given
-from .time import TIME_FEATURES, time_features
+from .flat import like, size
+from .layers import Attention, Dense, Norm, Summary, drop
 
 
 class Transformer(Stochastic):
@@ -48,11 +47,10 @@ class Transformer(Stochastic):
     ):
         share(dropout=dropout)
         length = _sequence(inputs)
-        here, other = split_given(given, (length,))
         outputs = like(outputs)
-        flag = 0 if given is None else 1
         keys = jax.random.split(key, depth + 4)
-        self.summary = Summary(keys[0], TIME_FEATURES + size(other) + flag, width)
+        self.summary = Summary(keys[0], given, (length,), width)
+        here, _ = Summary.split(given, (length,))
         self.embed = Dense(keys[1], size((inputs, here)) // length, width)
         self.places = 0.02 * jax.random.normal(keys[2], (length, width))
         self.blocks = [_Block(k, width, heads, dropout) for k in keys[4:]]
@@ -62,13 +60,7 @@ class Transformer(Stochastic):
 
     def __call__(self, inputs, tau, given=None, present=1.0, key=None):
         length = _sequence(inputs)
-        here, other = split_given(given, (length,))
-        facts = [time_features(tau)]
-        if given is not None:
-            flag = jnp.asarray(present, facts[0].dtype)
-            facts += [flag * flatten(other), flag.reshape(1)]
-            here = [flag * leaf for leaf in here]
-        summary = self.summary(jnp.concatenate(facts).astype(self.dtype))
+        summary, here = self.summary(tau, given, present, self.dtype)
         stack = [leaf.reshape(length, -1) for leaf in (inputs, *here)]
         h = self.embed(jnp.concatenate(stack, -1).astype(self.dtype))
         h = h + self.places.astype(h.dtype)

@@ -11,9 +11,8 @@ from jaxtyping import Array, PyTree
 from .._checks import share
 from .._types import Given, Key
 from .base import Stochastic
-from .flat import flatten, like, size
-from .layers import Attention, Conv, Dense, Norm, Summary, drop, split_given
-from .time import TIME_FEATURES, time_features
+from .flat import like, size
+from .layers import Attention, Conv, Dense, Norm, Summary, drop
 
 
 class UNet(Stochastic):
@@ -57,11 +56,10 @@ class UNet(Stochastic):
                 f"attention: levels run from 0 to {len(multipliers) - 1}, got {attention}"
             )
         shape, outputs = _image(inputs, "inputs"), like(outputs)
-        here, other = split_given(given, shape[:2])
         keys = _Keys(key)
         width = 4 * channels
-        flag = 0 if given is None else 1
-        self.summary = Summary(keys(), TIME_FEATURES + size(other) + flag, width)
+        self.summary = Summary(keys(), given, shape[:2], width)
+        here, _ = Summary.split(given, shape[:2])
         seen = size((inputs, here)) // math.prod(shape[:2])
         self.first = Conv(keys(), seen, channels)
 
@@ -96,13 +94,7 @@ class UNet(Stochastic):
 
     def __call__(self, inputs, tau, given=None, present=1.0, key=None):
         shape = _image(inputs, "inputs")
-        here, other = split_given(given, shape[:2])
-        facts = [time_features(tau)]
-        if given is not None:
-            flag = jnp.asarray(present, facts[0].dtype)
-            facts += [flag * flatten(other), flag.reshape(1)]
-            here = [flag * leaf for leaf in here]
-        summary = self.summary(jnp.concatenate(facts).astype(self.dtype))
+        summary, here = self.summary(tau, given, present, self.dtype)
         keys = _Keys(key)
 
         stack = [leaf.reshape(*shape[:2], -1) for leaf in (inputs, *here)]

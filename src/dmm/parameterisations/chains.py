@@ -71,6 +71,7 @@ class PriorLogistic(PredictsStates):
         place = jnp.exp(-10 / process.horizon * tau) * level + output[..., 0]
         narrowness = jnp.exp(jnp.minimum(2.0 - output[..., 1], 9.0))
         edges = (2 * jnp.arange(1, states, dtype=output.dtype) - 1) / (states - 1) - 1
+        edges = edges.reshape((1,) * place.ndim + edges.shape)
         a = narrowness[..., None] * (edges - place[..., None])
         # σ(a) − σ(b) = (1 − e^{b−a}) σ(a) σ(−b) for neighbouring edges a > b: nothing cancels.
         width = 2 / (states - 1) * narrowness[..., None]
