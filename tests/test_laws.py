@@ -21,7 +21,7 @@ from dmm.processes.product import AbstractProduct
 from dmm.spaces.tangent import divergence
 from table import DENSE, DIFFUSIONS, ROWS, TRACTABLE, assert_mean, over
 
-pytestmark = pytest.mark.usefixtures("x64")
+pytestmark = pytest.mark.usefixtures("x64", "quick_compiling")
 
 SEEDS = st.integers(0, 2**32 - 1)
 
