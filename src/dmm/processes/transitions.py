@@ -30,6 +30,7 @@ class Transitions(eqx.Module):
     horizon: float = eqx.field(static=True)
     octave: int = eqx.field(static=True)  # table entries an octave
     table: Float[Array, "n S S"] | None  # log P
+    squared: Float[Array, "S S"] | None  # B², for times below the table's
 
     def __init__(self, matrix: np.ndarray, horizon: float):
         rates = _off_diagonal(np.asarray(matrix, np.float64))
@@ -38,17 +39,19 @@ class Transitions(eqx.Module):
         self.fastest = float(rates.sum(1).max())
         self.horizon = float(horizon)
         self.octave = 12 if states <= 256 else 6
-        self.table = None
+        self.table = self.squared = None
         if states > DIRECT:
+            generator = rates - np.diag(rates.sum(1))
+            self.squared = jnp.asarray(generator @ generator, jnp.result_type(float))
             table = _log_table(rates, self.fastest, self.horizon, self.octave)
             self.table = jnp.asarray(table, jnp.float32)
 
     def __call__(self, tau: Time) -> Float[Array, "S S"]:
         """P(τ): the row of a state is the law at τ of a chain that starts there."""
         tau = jnp.asarray(tau, jnp.result_type(float))
-        if self.table is None:
+        if self.table is None or self.squared is None:
             return self._on_the_spot(tau)
-        return self._interpolated(self.table, tau)
+        return self._interpolated(self.table, self.squared, tau)
 
     def generator(self) -> Float[Array, "S S"]:
         """B, its rows summing to zero in the precision at hand."""
@@ -66,7 +69,7 @@ class Transitions(eqx.Module):
             p = _stochastic(_product(p, p))
         return p
 
-    def _interpolated(self, table: Array, tau):
+    def _interpolated(self, table: Array, squared: Array, tau):
         smallest = SMALLEST / self.fastest
         at = self.octave * jnp.log2(jnp.maximum(tau, smallest) / smallest)
         first = jnp.clip(jnp.floor(at).astype(int) - 1, 0, len(table) - 4)
@@ -82,7 +85,7 @@ class Transitions(eqx.Module):
         )
         tabulated = jnp.exp(jnp.sum(weights[:, None, None] * near, 0))
         b = self.generator()
-        few = jnp.eye(len(b), dtype=b.dtype) + tau * b + 0.5 * tau**2 * _product(b, b)
+        few = jnp.eye(len(b), dtype=b.dtype) + tau * b + 0.5 * tau**2 * squared
         return jnp.where(tau < smallest, few, tabulated)
 
 
