@@ -22,7 +22,7 @@ from .parameterisations import Parameterisation
 from .parameterisations.chains import PredictsStates
 from .processes import Noising, Tractable
 from .samplers import Bridge, Clamped, Sampler, Trapezoidal, default_sampler, simulate
-from .samplers.exact import Unmasking, has_masks
+from .samplers.unmasking import Unmasking, has_masks
 from .schedules import Schedule, ScheduleGrid
 from .spaces import Units
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..processes import AbsorbingChain, Jump, Process, Reverse
-from ..processes.jump import draw_states, pick
+from ..processes.jump import draw_states
 from ..spaces import Finite
 from .base import Sampler
 
@@ -98,34 +98,6 @@ class FirstHitting(Sampler):
 
         key, fall_key = jax.random.split(key)
         return jax.lax.while_loop(going, event, (x, fall(tau, x, fall_key), key))[0]
-
-
-class Unmasking(Sampler):
-    """Any sampler; what its last step, to τ = 0, leaves masked is then drawn from the rates."""
-
-    sampler: Sampler
-
-    def step(self, key, at, x, tau, next_tau):
-        key, last_key = jax.random.split(key)
-        x = self.sampler.step(key, at, x, tau, next_tau)
-        return jax.lax.cond(next_tau > 0, lambda x: x, lambda x: _unmask(last_key, at(tau), x), x)
-
-
-def has_masks(process: Process) -> bool:
-    """Whether a process, or a factor of it, hides data behind masks."""
-    factors = getattr(process, "factors", ())
-    return isinstance(process, AbsorbingChain) or any(map(has_masks, factors))
-
-
-def _unmask(key, generative: Process, x):
-    if isinstance(x, tuple):
-        keys = jax.random.split(key, len(x))
-        parts = zip(keys, generative.frozen(x), x, strict=True)
-        return tuple(_unmask(k, process, y) for k, process, y in parts)
-    if not isinstance(generative, Reverse) or not isinstance(generative.base, AbsorbingChain):
-        return x
-    drawn = pick(generative.moves(x), draw_states(key, generative.rates(x)))
-    return jnp.where(x == generative.base.mask, drawn, x)
 
 
 def _masking(process: Process, name: str) -> AbsorbingChain:
