@@ -16,6 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+from jax.flatten_util import ravel_pytree
 
 import dmm
 from dmm.training import fitting, loop
@@ -52,6 +53,8 @@ def training_step(steps: int):
     params, static = eqx.partition(model.network, eqx.is_inexact_array)
     loss_fn = fitting.loss_function(model, static, dmm.denoising, dmm.likelihood_weighting)
     source = Arrays(dmm.Example(data))
+    params, restore = ravel_pytree(params)
+    loss_fn = loop.of_vector(loss_fn, restore)
     settings = loop.Settings(10**9, BATCH, fitting.adam(1e-4, None, 10.0, 10**6))
     advance = loop.compile_advance(loss_fn, source, key, settings)
     state = loop.initial_state(params, settings)

@@ -135,7 +135,7 @@ def test_group_norm_is_that_of_equinox():
 def test_convolution_is_that_of_equinox():
     conv = Conv(jax.random.key(0), 3, 5)
     theirs = eqx.nn.Conv2d(3, 5, 3, padding=1, key=jax.random.key(1))
-    weight = jnp.transpose(conv.weight, (3, 2, 0, 1))
+    weight = jnp.transpose(conv.weight, (0, 3, 1, 2))
     theirs = eqx.tree_at(lambda c: (c.weight, c.bias), theirs, (weight, jnp.zeros((5, 1, 1))))
     x = jax.random.normal(jax.random.key(2), (6, 7, 3))
     ours = conv(x)
@@ -177,7 +177,7 @@ def test_dropout_in_training_and_not_in_validation(monkeypatch):
     """Nor in anything that a fitted model does."""
     losses = {}
 
-    def train(params, loss_fn, source, key, settings, *, validation, checkpoints):
+    def train(params, loss_fn, source, key, settings, *, validation, **_):
         batch = source.batch(source.block(0, 1), 0, key, 8)
         losses["training"] = loss_fn(params, key, batch).mean
         losses["validation"] = validation[0](params, key, batch).mean

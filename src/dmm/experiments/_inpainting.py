@@ -37,16 +37,21 @@ def inpaint(
 
 
 def scores(drawn: np.ndarray, test: np.ndarray, levels: int) -> dict[str, float]:
-    """PSNR and SSIM over whole images, means over the test set: of a draw, and of the draws' mean.
+    """PSNR and SSIM over whole images, means over the images: of a draw, and of the draws' mean.
 
     A perfect sampler has a finite PSNR, about 3 dB below that of the posterior's mean.
     """
-    top, one, mean = levels - 1, drawn[:, 0], drawn.mean(1)
+    found = likeness(drawn[:, 0], test, levels, "a sample")
+    if drawn.shape[1] > 1:
+        found |= likeness(drawn.mean(1), test, levels, f"the mean of {drawn.shape[1]}")
+    return found
+
+
+def likeness(images: np.ndarray, test: np.ndarray, levels: int, what: str) -> dict[str, float]:
+    """PSNR and SSIM of images (n, height, width), means over them."""
     return {
-        "PSNR of a sample (dB)": float(psnr(one, test, top=top).mean()),
-        "SSIM of a sample": float(ssim(one, test, top=top).mean()),
-        "PSNR of the mean of samples (dB)": float(psnr(mean, test, top=top).mean()),
-        "SSIM of the mean of samples": float(ssim(mean, test, top=top).mean()),
+        f"PSNR of {what} (dB)": float(psnr(images, test, top=levels - 1).mean()),
+        f"SSIM of {what}": float(ssim(images, test, top=levels - 1).mean()),
     }
 
 

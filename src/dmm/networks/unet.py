@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 from .._checks import share
@@ -26,12 +27,14 @@ class UNet(Stochastic):
     """
 
     summary: Summary
+    told: Dense  # what every block is told of the summary
     first: Conv
     down: list[list[Any]]
     middle: list[Any]
     up: list[list[Any]]
     norm: Norm
     last: Conv
+    widths: tuple[int, ...] = eqx.field(static=True)  # channels of the blocks, in their order
     outputs: PyTree = eqx.field(static=True)
     dtype: Any = eqx.field(static=True)
 
@@ -63,9 +66,12 @@ class UNet(Stochastic):
         seen = size((inputs, here)) // math.prod(shape[:2])
         self.first = Conv(keys(), seen, channels)
 
+        widths: list[int] = []
+
         def block(n, m, level):
+            widths.append(m)
             attend = Attention(keys(), m, heads) if level in attention else None
-            return _Block(keys, n, m, width, dropout, attend)
+            return _Block(keys, n, m, dropout, attend)
 
         self.down, skips, n = [], [channels], channels
         for level, multiplier in enumerate(multipliers):
@@ -88,6 +94,7 @@ class UNet(Stochastic):
             if level > 0:
                 layers.append(Conv(keys(), m, m))
             self.up.append(layers)
+        self.told, self.widths = Dense(keys(), width, sum(widths)), tuple(widths)
         self.norm = _norm(n)
         self.last = Conv(keys(), n, size(outputs) // math.prod(shape[:2]), gain=0.0)
         self.outputs, self.dtype = outputs, jnp.dtype(dtype or jnp.result_type(float))
@@ -95,52 +102,54 @@ class UNet(Stochastic):
     def __call__(self, inputs, tau, given=None, present=1.0, key=None):
         shape = _image(inputs, "inputs")
         summary, here = self.summary(tau, given, present, self.dtype)
-        keys = _Keys(key)
+        # All that blocks are told in one product, and all keys at once: many kernels less.
+        told = jnp.split(self.told(summary), np.cumsum(self.widths)[:-1])
+        blocks = len(self.widths)
+        keys = [None] * blocks if key is None else jax.random.split(key, blocks)
+        hints = iter(zip(told, keys, strict=True))
 
         stack = [leaf.reshape(*shape[:2], -1) for leaf in (inputs, *here)]
         h = self.first(jnp.concatenate(stack, -1).astype(self.dtype))
         skips = [h]
         for layers in self.down:
             for layer in layers:
-                h = layer(h) if isinstance(layer, Conv) else layer(h, summary, keys())
+                h = layer(h) if isinstance(layer, Conv) else layer(h, *next(hints))
                 skips.append(h)
         for layer in self.middle:
-            h = layer(h, summary, keys())
+            h = layer(h, *next(hints))
         for layers in self.up:
             for layer in layers:
                 if isinstance(layer, Conv):
                     h = layer(_enlarge(h, skips[-1].shape))
                 else:
-                    h = layer(jnp.concatenate([h, skips.pop()], -1), summary, keys())
+                    h = layer(jnp.concatenate([h, skips.pop()], -1), *next(hints))
         h = self.last(jax.nn.silu(self.norm(h)))
         return h.astype(self.norm.scale.dtype).reshape(self.outputs.shape)
 
 
 class _Block(eqx.Module):
-    """x + conv(silu(norm(conv(silu(norm(x)))) + summary)), and attention after it where given.
+    """x + conv(silu(norm(conv(silu(norm(x)))) + told)), and attention after it where given.
 
-    The summary comes after the norm, which would take away what is the same at all places.
+    What it is told comes after the norm, which would take away what is the same at all places.
     """
 
     norm: Norm
     conv: Conv
-    told: Dense
     second_norm: Norm
     second_conv: Conv
     shortcut: Dense | None
     attention: tuple[Norm, Attention] | None
     dropout: float = eqx.field(static=True)
 
-    def __init__(self, keys: "_Keys", n: int, m: int, width: int, dropout: float, attend):
+    def __init__(self, keys: "_Keys", n: int, m: int, dropout: float, attend):
         self.norm, self.conv = _norm(n), Conv(keys(), n, m, gain=math.sqrt(2))
-        self.told = Dense(keys(), width, m)
         self.second_norm, self.second_conv = _norm(m), Conv(keys(), m, m, gain=0.1)
         self.shortcut = None if n == m else Dense(keys(), n, m)
         self.attention = None if attend is None else (_norm(m), attend)
         self.dropout = dropout
 
-    def __call__(self, x: Array, summary: Array, key: Key | None) -> Array:
-        h = self.second_norm(self.conv(jax.nn.silu(self.norm(x)))) + self.told(summary)[None, None]
+    def __call__(self, x: Array, told: Array, key: Key | None) -> Array:
+        h = self.second_norm(self.conv(jax.nn.silu(self.norm(x)))) + told[None, None]
         h = self.second_conv(drop(key, self.dropout, jax.nn.silu(h)))
         h = h + (x if self.shortcut is None else self.shortcut(x))
         if self.attention is None:
@@ -155,14 +164,14 @@ def _norm(channels: int) -> Norm:
 
 
 class _Keys:
-    """As many keys as asked for; none from none."""
+    """As many keys as asked for."""
 
-    def __init__(self, key: Key | None):
+    def __init__(self, key: Key):
         self.key, self.count = key, 0
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Key:
         self.count += 1
-        return None if self.key is None else jax.random.fold_in(self.key, self.count)
+        return jax.random.fold_in(self.key, self.count)
 
 
 def _enlarge(x: Array, shape: tuple[int, ...]) -> Array:

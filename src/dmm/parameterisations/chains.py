@@ -8,6 +8,7 @@ import abc
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from .._types import Time
@@ -70,15 +71,18 @@ class PriorLogistic(PredictsStates):
         level = 2 * x.astype(output.dtype) / (states - 1) - 1
         place = jnp.exp(-10 / process.horizon * tau) * level + output[..., 0]
         narrowness = jnp.exp(jnp.minimum(2.0 - output[..., 1], 9.0))
-        edges = (2 * jnp.arange(1, states, dtype=output.dtype) - 1) / (states - 1) - 1
-        edges = edges.reshape((1,) * place.ndim + edges.shape)
-        a = narrowness[..., None] * (edges - place[..., None])
-        # σ(a) − σ(b) = (1 − e^{b−a}) σ(a) σ(−b) for neighbouring edges a > b: nothing cancels.
-        width = 2 / (states - 1) * narrowness[..., None]
-        inner = jnp.log(-jnp.expm1(-width)) + jax.nn.log_sigmoid(a[..., 1:])
-        inner = inner + jax.nn.log_sigmoid(-a[..., :-1])
-        first, last = jax.nn.log_sigmoid(a[..., :1]), jax.nn.log_sigmoid(-a[..., -1:])
-        return jnp.exp(jnp.concatenate([first, inner, last], -1))
+        lower, upper, width = (ends.astype(output.dtype) for ends in _cells(states))
+        n, place = narrowness[..., None], place[..., None]
+        # σ(a) − σ(b) = (1 − e^{b−a}) σ(a) σ(−b): nothing cancels.
+        share = -jnp.expm1(-n * width)
+        return share * jax.nn.sigmoid(n * (upper - place)) * jax.nn.sigmoid(n * (place - lower))
+
+
+def _cells(states: int) -> tuple[np.ndarray, ...]:
+    """Ends and widths of the cells around levels even in [−1, 1]; the outermost end far out."""
+    edges = (2 * np.arange(1, states) - 1) / (states - 1) - 1
+    lower, upper = np.concatenate([[-1e20], edges]), np.concatenate([edges, [1e20]])
+    return lower, upper, upper - lower
 
 
 class PredictRates(Parameterisation):

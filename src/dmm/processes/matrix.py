@@ -11,7 +11,10 @@ from .transitions import Transitions, check_rates, horizon_of, stationary
 
 
 class AbstractMatrixChain(Chain):
-    """A chain whose exp(τB) is formed. The reference is the stationary law."""
+    """A chain whose exp(τB) is formed. The reference is the stationary law.
+
+    Its products are in full precision, unless `jax.default_matmul_precision` says otherwise.
+    """
 
     data: eqx.AbstractVar[Finite]
     transitions: eqx.AbstractVar[Transitions]
@@ -42,7 +45,9 @@ class AbstractMatrixChain(Chain):
         return self.transitions(tau).T[x]
 
     def propagate(self, law, tau):
-        return jnp.matmul(law, self.transitions(tau), precision=jax.lax.Precision.HIGHEST)
+        # JAX alone would round to ten bits on a GPU.
+        precision = jax.config.jax_default_matmul_precision or "highest"
+        return jnp.matmul(law, self.transitions(tau), precision=precision)
 
     def drop(self, x):
         return x

@@ -62,6 +62,7 @@ def fit(
     early_stopping: int | None = None,
     run: str | os.PathLike | None = None,
     checkpoint_seconds: float = 30.0,
+    monitor: Callable[[int, Model], None] | None = None,
     block: int | None = None,
     progress: bool | None = None,
 ) -> Model:
@@ -81,7 +82,8 @@ def fit(
     **Training**: Adam with linear warm-up and cosine decay, gradients clipped to norm `clip`,
     weights averaged with rate `ema`; or any Optax `optimiser`. A share `validation` of the data is
     held out; with `early_stopping` training ends after that many validations (of about 50)
-    without a better loss, and the best weights are returned.
+    without a better loss, and the best weights are returned. `monitor(step, model)` is called at
+    the same times, with the averaged weights: to draw samples or keep figures as training goes on.
 
     **Runs**: with a folder `run`, training can be killed at any moment and called again to go on,
     to the same bits; the finished model is kept there as `model.dmm`.
@@ -104,6 +106,7 @@ def fit(
         block=(10 if isinstance(source, Stream) else 100) if block is None else block,
         checkpoint_seconds=checkpoint_seconds,
         progress=progress,
+        flat=optimiser is None,
     )
     objective = _objective(objective, noising)
     schedule = schedule or default_schedule(noising)
@@ -150,6 +153,10 @@ def fit(
     params, static = eqx.partition(model.network, eqx.is_inexact_array)
     loss_fn = loss_function(model, static, objective, weighting)
     plain = loss_function(model, static, objective, weighting, dropout=False)
+
+    def with_weights(params) -> Model:
+        return _replace_network(model, eqx.combine(params, static))
+
     params = train(
         params,
         loss_fn,
@@ -158,11 +165,12 @@ def fit(
         settings,
         validation=None if held_out is None else (plain, held_out),
         checkpoints=checkpoints,
+        monitor=monitor and (lambda step, params: monitor(step, with_weights(params))),
     )
-    model = _replace_network(model, eqx.combine(params, static))
+    fitted = with_weights(params)
     if run is not None:
-        model.save(Path(run) / "model.dmm")
-    return model
+        fitted.save(Path(run) / "model.dmm")
+    return fitted
 
 
 def loss_function(

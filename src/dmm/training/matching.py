@@ -62,6 +62,7 @@ def match(
         optimiser=optimiser or adam(learning_rate, None, 10.0, steps),
         ema=0.99,
         progress=progress,
+        flat=optimiser is None,
     )
     return eqx.combine(train(params, loss_fn, Arrays(examples), key, settings), static)
 
