@@ -18,6 +18,7 @@ from jax.scipy.stats import norm
 
 import dmm
 from dmm.training.data import Arrays
+from dmm.training.fitting import adam
 from dmm.training.loop import Losses, Settings, train
 
 
@@ -419,6 +420,37 @@ def test_early_stopping_returns_the_best():
     np.testing.assert_allclose(result["w"], path[best], rtol=1e-5)
     jax.effects_barrier()
     np.testing.assert_allclose(max(read), path[best + 3], rtol=1e-5)
+
+
+def test_weights_in_one_vector_train_as_in_leaves():
+    """Adam and clipping do the same to both, up to the order of sums."""
+    start = {"w": jnp.asarray(0.5), "v": jnp.arange(3.0)}
+
+    def loss(params, key, batch):
+        each = jnp.sum((batch.x - params["w"] - params["v"][None]) ** 2, -1)
+        return Losses(jnp.mean(each), each, each)
+
+    def trained(flat):
+        settings = Settings(30, 4, adam(0.1, 3, 1.0, 30), ema=0.5, block=10, flat=flat)
+        return train(start, loss, constant(2.0), key(0), settings)
+
+    in_leaves, in_one = trained(False), trained(True)
+    for name in start:
+        np.testing.assert_allclose(in_one[name], in_leaves[name], rtol=1e-5)
+
+
+def test_monitor_sees_the_model_as_it_goes():
+    """At the validations' times, with the averaged weights; the last is the model returned."""
+    seen = []
+    values = np.random.default_rng(0).normal(size=(64, 2))
+    model = tiny_fit(
+        values, PLANE, steps=20, block=5, monitor=lambda step, model: seen.append((step, model))
+    )
+    assert [step for step, _ in seen] == [5, 10, 15, 20]
+    x = jnp.ones(2)
+    scores = [m.score(x, 0.5) for _, m in seen]
+    np.testing.assert_array_equal(scores[-1], model.score(x, 0.5))
+    assert np.any(scores[0] != scores[-1])
 
 
 def test_without_early_stopping_the_last_weights_are_returned():

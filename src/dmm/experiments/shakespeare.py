@@ -18,7 +18,7 @@ from ..runs import Run, Table
 PRESETS = {
     "smoke": {"steps": 4, "length": 8, "width": 16, "depth": 1, "batch_size": 4, "test": 4,
               "draws": 2, "sampling_steps": 4, "precision": "float32"},
-    "laptop": {"steps": 2000, "length": 64, "width": 128, "depth": 3, "batch_size": 32, "test": 200,
+    "laptop": {"steps": 5000, "length": 64, "width": 128, "depth": 3, "batch_size": 32, "test": 200,
                "draws": 16, "precision": "float32"},
     "paper": {},
 }  # fmt: skip

@@ -106,24 +106,42 @@ class Norm(eqx.Module):
 
 
 class Attention(eqx.Module):
-    """Self-attention of a sequence (places, channels), every place seeing all."""
+    """Self-attention of a sequence (places, channels), every place seeing all.
+
+    With `turned`, queries and keys are rotated by their places (Su et al., 2021), so that how two
+    places attend depends on their distance from the start: where states are masked, there is
+    nothing else to tell a neighbour by, and without it text stays for long at its frequencies.
+    """
 
     mix: Dense
     out: Dense
     heads: int = eqx.field(static=True)
+    turned: bool = eqx.field(static=True)
 
-    def __init__(self, key: Key, channels: int, heads: int):
+    def __init__(self, key: Key, channels: int, heads: int, *, turned: bool = False):
         if channels % heads:
             raise ValueError(f"heads: {heads} do not divide {channels} channels; choose others")
         mix_key, out_key = jax.random.split(key)
         self.mix = Dense(mix_key, channels, 3 * channels)
         self.out = Dense(out_key, channels, channels, gain=0.0)
-        self.heads = heads
+        self.heads, self.turned = heads, turned
 
     def __call__(self, x: Array) -> Array:
         parts = self.mix(x).reshape(len(x), 3, self.heads, -1)
-        seen = jax.nn.dot_product_attention(parts[:, 0], parts[:, 1], parts[:, 2])
-        return self.out(seen.reshape(x.shape))
+        query, key, value = (parts[:, i] for i in range(3))
+        if self.turned:
+            query, key = _turn(query), _turn(key)
+        return self.out(jax.nn.dot_product_attention(query, key, value).reshape(x.shape))
+
+
+def _turn(x: Array) -> Array:
+    """x (places, heads, channels), pairs of channels turned by angles proportional to the place."""
+    half = x.shape[-1] // 2
+    speeds = 10_000.0 ** (-jnp.arange(half) / max(half, 1))
+    angles = jnp.arange(len(x))[:, None, None] * speeds[None, None]
+    cos, sin = jnp.cos(angles).astype(x.dtype), jnp.sin(angles).astype(x.dtype)
+    a, b, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+    return jnp.concatenate([a * cos - b * sin, a * sin + b * cos, rest], -1)
 
 
 class Summary(eqx.Module):

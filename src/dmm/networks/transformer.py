@@ -85,7 +85,7 @@ class _Block(eqx.Module):
         keys = jax.random.split(key, 4)
         self.told = Dense(keys[0], width, 6 * width, gain=0.1)
         self.norm, self.second_norm = Norm(width), Norm(width)
-        self.attention = Attention(keys[1], width, heads)
+        self.attention = Attention(keys[1], width, heads, turned=True)
         self.widen = Dense(keys[2], width, 4 * width, gain=math.sqrt(2))
         self.narrow = Dense(keys[3], 4 * width, width, gain=0.1)
         self.dropout = dropout

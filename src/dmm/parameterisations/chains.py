@@ -71,8 +71,11 @@ class PriorLogistic(PredictsStates):
         level = 2 * x.astype(output.dtype) / (states - 1) - 1
         place = jnp.exp(-10 / process.horizon * tau) * level + output[..., 0]
         narrowness = jnp.exp(jnp.minimum(2.0 - output[..., 1], 9.0))
-        lower, upper, width = (ends.astype(output.dtype) for ends in _cells(states))
         n, place = narrowness[..., None], place[..., None]
+        ranks = (1,) * (place.ndim - 1)
+        lower, upper, width = (
+            ends.astype(output.dtype).reshape(*ranks, -1) for ends in _cells(states)
+        )
         # σ(a) − σ(b) = (1 − e^{b−a}) σ(a) σ(−b): nothing cancels.
         share = -jnp.expm1(-n * width)
         return share * jax.nn.sigmoid(n * (upper - place)) * jax.nn.sigmoid(n * (place - lower))
