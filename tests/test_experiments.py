@@ -46,6 +46,9 @@ SETTINGS = {
 }
 
 
+UNLEARNED = {"small_chain"}  # experiments with exact scores, which fit nothing
+
+
 @pytest.mark.parametrize("name", [name for name in experiments.names() if name != "demo"])
 def test_smoke(name, data_folder, tmp_path):
     run = experiments.start(
@@ -57,7 +60,7 @@ def test_smoke(name, data_folder, tmp_path):
     assert numbers
     assert all(map(math.isfinite, numbers))
     assert (run.path / "report.html").stat().st_size > 4_000
-    assert run.models
+    assert run.models or name in UNLEARNED
 
 
 def test_images(data_folder):

@@ -82,6 +82,7 @@ def digits(
     ways = {"ours": drawn, "ours, clamped": clamped, "mean fill": mean_fill(images)[:test]}
     found = {way: scores(images, held_out, greys) for way, images in ways.items()}
     table = [
-        {"quantity": name, **{way: of[name] for way, of in found.items()}} for name in found["ours"]
+        {"quantity": name, **{way: of.get(name) for way, of in found.items()}}
+        for name in found["ours"]
     ]
     return [*table, {"quantity": "bits a pixel given the seen", "ours": float(bits.mean())}]

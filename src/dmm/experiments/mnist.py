@@ -73,7 +73,7 @@ def mnist(
             if kind not in (name, "both"):
                 continue
             keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), i), 4)
-            monitor = _judge(run, name, first, max(1, steps // CURVE))
+            monitor = _judge(run, name, first, max(1, steps // CURVE), min(100, sampling_steps))
             model = train(
                 run, name, images.train, keys[0], precision=precision, monitor=monitor, **settings
             )
@@ -115,7 +115,7 @@ def _readings(kind: str) -> dict[str, Callable]:
     return as_drawn if kind == "discrete" else as_drawn | {"rounded": _rounded}
 
 
-def _judge(run: Run, kind: str, images: np.ndarray, every: int) -> Callable:
+def _judge(run: Run, kind: str, images: np.ndarray, every: int, steps: int) -> Callable:
     """A monitor that logs PSNR and SSIM of samples about `every` so many steps."""
     last = [0]
 
@@ -123,7 +123,7 @@ def _judge(run: Run, kind: str, images: np.ndarray, every: int) -> Callable:
         if step - last[0] < every:
             return
         last[0] = step
-        drawn = fill(model, jax.random.key(step), images, draws=1, steps=100)
+        drawn = fill(model, jax.random.key(step), images, draws=1, steps=steps)
         for name, levels in _readings(kind).items():
             run.log(step=step, model=name, **scores(levels(drawn), images, LEVELS))
 

@@ -47,8 +47,8 @@ def small_chain(
     exactly = dmm.Uniformisation(margin=4.0)
     found["Uniformisation"] = [variation(process, exactly, 4, draws // 10, variation_key)]
     sizes = np.linspace(-0.5, 0.5, 5)
-    truth = [log_likelihood(process, size) for size in sizes]
-    below = [bound(process, schedule, size, estimates, bound_key) for size in sizes]
+    truth = log_likelihoods(process, sizes)
+    below = bounds(process, schedule, sizes, estimates, bound_key)
     floor = chance(draws)
     _draw(run, steps, found, floor, sizes, truth, below)
 
@@ -67,7 +67,7 @@ def small_chain(
     return rows
 
 
-def score(process: dmm.MatrixChain, x: jax.Array, tau, size: float = 0.0) -> jax.Array:
+def score(process: dmm.MatrixChain, x: jax.Array, tau, size=0.0) -> jax.Array:
     """log q_τ(y)/q_τ(x) of the noised data, off by `size` in a fixed direction; frozen at τ_min."""
     law = jnp.asarray(DATA) @ process.transitions(jnp.maximum(tau, T_MIN))
     logs = jnp.log(law) + size * jnp.asarray(OFF)
@@ -98,43 +98,45 @@ def variation(process, sampler, steps: int, draws: int, key) -> float:
     return float(0.5 * np.sum(np.abs(found - DATA)))
 
 
-def log_likelihood(process, size: float, steps: int = 2000) -> float:
-    """E log p(x_0) of the model that a wrong score makes: its law at 0, by matrix exponentials."""
+def log_likelihoods(process, sizes: np.ndarray, steps: int = 2000) -> list[float]:
+    """E log p(x_0) of the models that wrong scores make: their laws at 0, by matrix exponentials."""
     taus = jnp.append(jnp.exp(jnp.linspace(np.log(HORIZON), np.log(T_MIN), steps)), 0.0)
-    states = jnp.arange(4)
 
     @jax.jit
-    def run(law):
+    @jax.vmap
+    def law_at_zero(size):
         def body(law, times):
             later, earlier = times
             middle = (later + earlier) / 2
             generative = process.reverse(lambda x: score(process, x, middle, size))
-            rates = jax.vmap(generative.rates)(states)
+            rates = jax.vmap(generative.rates)(jnp.arange(4))
             generator = rates - jnp.diag(rates.sum(1))
             return law @ jax.scipy.linalg.expm((later - earlier) * generator), None
 
-        return jax.lax.scan(body, law, (taus[:-1], taus[1:]))[0]
+        return jax.lax.scan(body, process.stationary, (taus[:-1], taus[1:]))[0]
 
-    law = np.asarray(run(process.stationary))
-    return float(DATA @ np.log(law / law.sum()))
+    laws = np.asarray(law_at_zero(jnp.asarray(sizes)))
+    return [float(DATA @ np.log(law / law.sum())) for law in laws]
 
 
-def bound(process, schedule, size: float, estimates: int, key) -> tuple[float, float]:
+def bounds(process, schedule, sizes: np.ndarray, estimates: int, key) -> list[tuple[float, float]]:
     """The mean of the evidence bound over the data's law, and its standard error."""
 
-    def wrong(x, tau):
-        return score(process, x, tau, size)
-
     @jax.jit
-    @jax.vmap
-    def one(key):
+    def estimate(size, keys):
+        def wrong(x, tau):
+            return score(process, x, tau, size)
+
         def at(key, x):
             return dmm.elbo(process, wrong, schedule, key, x)
 
-        return jnp.asarray(DATA) @ jax.vmap(at)(jax.random.split(key, 4), jnp.arange(4))
+        def one(key):
+            return jnp.asarray(DATA) @ jax.vmap(at)(jax.random.split(key, 4), jnp.arange(4))
 
-    values = np.asarray(one(jax.random.split(key, estimates)))
-    return float(values.mean()), float(values.std() / np.sqrt(estimates))
+        return jax.vmap(one)(keys)
+
+    found = [np.asarray(estimate(size, jax.random.split(key, estimates))) for size in sizes]
+    return [(float(v.mean()), float(v.std() / np.sqrt(estimates))) for v in found]
 
 
 def _draw(run: Run, steps, found, floor, sizes, truth, below) -> None:
