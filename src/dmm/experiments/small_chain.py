@@ -99,7 +99,7 @@ def variation(process, sampler, steps: int, draws: int, key) -> float:
 
 
 def log_likelihoods(process, sizes: np.ndarray, steps: int = 2000) -> list[float]:
-    """E log p(x_0) of the models that wrong scores make: their laws at 0, by matrix exponentials."""
+    """E log p(x_0) of the models that wrong scores make, by products of matrix exponentials."""
     taus = jnp.append(jnp.exp(jnp.linspace(np.log(HORIZON), np.log(T_MIN), steps)), 0.0)
 
     @jax.jit
