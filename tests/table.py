@@ -58,6 +58,52 @@ def states(shape: tuple[int, ...], number: int) -> Domain:
     return Domain(nodes, np.ones(len(nodes)), lambda x: 0.0 * jnp.sum(x), points)
 
 
+def triangle(nodes: int = 28) -> Domain:
+    """Three proportions, by Gauss–Legendre in the angles of their square roots, in which features
+    are smooth up to the boundary; functions vanish there as the cubes of the parts."""
+    places, weights = np.polynomial.legendre.leggauss(nodes)
+    angles, weights = np.pi / 4 * (places + 1), np.pi / 4 * weights
+    first, second = (a.ravel() for a in np.meshgrid(angles, angles, indexing="ij"))
+    u, v = np.sin(first) ** 2, np.sin(second) ** 2
+    slopes = np.sin(2 * first) * np.sin(2 * second) * (1 - u)
+    parts = st.lists(st.floats(0.05, 1.0), min_size=3, max_size=3).map(np.array)
+    return Domain(
+        np.stack([u, (1 - u) * v, (1 - u) * (1 - v)], -1),
+        np.outer(weights, weights).ravel() * slopes,
+        lambda x: 3 * jnp.sum(jnp.log(3 * x)),
+        parts.map(lambda x: x / x.sum()),
+    )
+
+
+def unit_square(nodes: int = 24) -> Domain:
+    """Two numbers between 0 and 1, by Gauss–Legendre in the angles of their roots, as above."""
+    places, weights = np.polynomial.legendre.leggauss(nodes)
+    angles = np.pi / 4 * (places + 1)
+    places, weights = np.sin(angles) ** 2, np.pi / 4 * weights * np.sin(2 * angles)
+    points = st.tuples(st.floats(0.05, 0.95), st.floats(0.05, 0.95)).map(np.array)
+    return Domain(
+        np.stack([a.ravel() for a in np.meshgrid(places, places, indexing="ij")], -1),
+        np.outer(weights, weights).ravel(),
+        lambda x: 3 * jnp.sum(jnp.log(4 * x * (1 - x))),
+        points,
+    )
+
+
+def globe(nodes: int = 20) -> Domain:
+    """The sphere, by Gauss–Legendre in height and even angles: exact for low harmonics."""
+    heights, weights = np.polynomial.legendre.leggauss(nodes)
+    angles = np.pi / nodes * np.arange(2 * nodes)
+    z, angle = (a.ravel() for a in np.meshgrid(heights, angles, indexing="ij"))
+    around = np.sqrt(1 - z**2)
+    directions = st.lists(st.floats(-1.0, 1.0), min_size=3, max_size=3).map(np.array)
+    return Domain(
+        np.stack([around * np.cos(angle), around * np.sin(angle), z], -1),
+        np.repeat(weights, 2 * nodes) * np.pi / nodes,
+        lambda x: 0.0 * jnp.sum(x),
+        directions.filter(lambda x: x @ x > 0.01).map(lambda x: x / np.sqrt(x @ x)),
+    )
+
+
 def side_by_side(*domains: Domain) -> Domain:
     """The product of domains: points are tuples."""
     index = np.meshgrid(*[np.arange(len(d.weights)) for d in domains], indexing="ij")
@@ -85,6 +131,7 @@ class Row:
     stationary: bool = True  # whether the reference is invariant
     zeros: bool = False  # whether transition probabilities vanish, so that their logarithms do not
     latent: bool = False  # whether targets are a latent variable's, not the conditional score
+    bounded: bool = False  # whether steps are cut off at a boundary, so that they have no density
 
     @property
     def process(self):
@@ -313,6 +360,29 @@ ROWS = (
         in_double(lambda: dmm.ProductProcess(matrix_chain((2,), THREE, 8.0), line_process())),
         side_by_side(states((2,), 3), LINE),
         data=(([0, 1], [0.1]), ([2, 2], [2.0])),
+    ),
+    Row(
+        "wright-fisher",
+        dmm.WrightFisher(dmm.Simplex(3), (3.0, 2.5, 4.0)),
+        triangle(),
+        data=([0.2, 0.3, 0.5], [0.7, 0.2, 0.1]),
+        latent=True,
+        bounded=True,
+    ),
+    Row(
+        "box",
+        dmm.Jacobi(dmm.Box([0.0, 0.0], [1.0, 1.0]), 3.0, 2.5),
+        unit_square(),
+        data=([0.2, 0.6], [0.7, 0.1]),
+        latent=True,
+        bounded=True,
+    ),
+    Row(
+        "sphere",
+        dmm.SphericalBrownian(dmm.Sphere(2)),
+        globe(),
+        data=([0.0, 0.0, 1.0], [0.6, 0.0, 0.8]),
+        latent=True,
     ),
     Row("own-diffusion", Bent(dmm.Euclidean(2)), PLANE),
 )

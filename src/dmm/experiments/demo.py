@@ -20,7 +20,7 @@ PRESETS = {
 
 
 def demo(
-    run: Run, *, steps: int = 8000, width: int = 128, points: int = 2000, seed: int = 0
+    run: Run, *, steps: int = 10_000, width: int = 128, points: int = 2000, seed: int = 0
 ) -> Table:
     """Three small fits, each with its pictures, and one table."""
     keys = jax.random.split(jax.random.key(seed), 2)

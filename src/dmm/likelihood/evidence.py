@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from .._types import Key, Point, Scalar, Score, Time
 from ..objectives.score_matching import ScoreAt
-from ..processes import HasDensity, Tractable, supports
+from ..processes import HasDensity, Stationary, Tractable, supports
 from ..schedules import Schedule
 from ..schedules.weightings import signal
 
@@ -31,17 +31,22 @@ def elbo(
     transition density is known, −Φ(u, 0) + L*1 has the known mean −h'(τ), h the entropy of
     x_τ | x_0, and serves as a control variate whose coefficient is the share of the target that
     the score leaves unexplained (`unexplained` measures it; by default that of unit Gaussian
-    data): 1 near the data and 0 near the reference, where each form is quiet. `score_fn` must be
+    data): 1 near the data and 0 near the reference, where each form is quiet. Without a density,
+    but with an invariant reference π, the same is log π(x_0) − ∫ E[Φ(u, s) − Φ(u, ∇log π)] dτ,
+    since L log π integrates to the change of log π, and quiet at both ends. `score_fn` must be
     frozen below the schedule's τ_min; times are drawn from `schedule`, and what a lift adds to
     the data is accounted for.
     """
     exact = supports(process, HasDensity)
+    rests = isinstance(process, Stationary) and not exact
     times_key, noise_key, low_key, last_key, lift_key = jax.random.split(key, 5)
 
     def integrand(key, tau):
         noised = process.noise(key, x0, tau)
         x, target = noised.x, noised.target
         score = score_fn(x, tau)
+        if rests:
+            return process.phi(x, target, score) - process.phi(x, target, process.at_rest(x))
         zero = jax.tree.map(jnp.zeros_like, score)
         offset = process.source(x) - process.phi(x, target, zero)
         if exact:
@@ -58,6 +63,9 @@ def elbo(
     low = schedule.tau_min * u**2
     below = jax.vmap(integrand)(jax.random.split(low_key, draws), low)
     frozen = jnp.mean(2 * schedule.tau_min * u * below)
+
+    if rests:
+        return process.reference.log_prob(x0) - learned - frozen
 
     def last(key):
         x = process.draw(key, x0, schedule.tau_max)

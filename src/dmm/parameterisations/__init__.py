@@ -4,12 +4,15 @@ from .base import Parameterisation, default_parameterisation
 from .chains import PredictRates, PriorLogistic, PriorLogits
 from .gaussian import Preconditioned, PredictData, PredictNoise
 from .generic import Factors, PredictScore, Relative
+from .lineages import PredictDeparture, PredictLineages
 
 __all__ = [
     "Factors",
     "Parameterisation",
     "Preconditioned",
     "PredictData",
+    "PredictDeparture",
+    "PredictLineages",
     "PredictNoise",
     "PredictRates",
     "PredictScore",

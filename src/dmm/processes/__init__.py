@@ -9,6 +9,7 @@ from .base import (
     Process,
     Reverse,
     Simulated,
+    Stationary,
     Tractable,
     Zero,
     default_process,
@@ -16,6 +17,7 @@ from .base import (
 from .brownian import Brownian
 from .chain import Chain
 from .diffusion import AbstractDiffusion, Diffusion
+from .jacobi import Beta, Jacobi
 from .jump import Jump
 from .langevin import CriticallyDamped
 from .laws import Gaussian
@@ -24,17 +26,22 @@ from .matrix import MatrixChain
 from .ordinal import OrdinalChain
 from .ornstein_uhlenbeck import OrnsteinUhlenbeck
 from .product import ProductProcess, supports
+from .spherical import SphericalBrownian, UniformOnSphere
 from .uniform import UniformChain
+from .wright_fisher import Dirichlet, WrightFisher
 
 __all__ = [
     "AbsorbingChain",
     "AbstractDiffusion",
+    "Beta",
     "Brownian",
     "Chain",
     "CriticallyDamped",
     "Diffusion",
+    "Dirichlet",
     "Gaussian",
     "HasDensity",
+    "Jacobi",
     "Jump",
     "Law",
     "LinearDiffusion",
@@ -47,8 +54,12 @@ __all__ = [
     "ProductProcess",
     "Reverse",
     "Simulated",
+    "SphericalBrownian",
+    "Stationary",
     "Tractable",
     "UniformChain",
+    "UniformOnSphere",
+    "WrightFisher",
     "Zero",
     "default_process",
     "supports",

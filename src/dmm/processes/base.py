@@ -140,6 +140,14 @@ class HasDensity(Tractable):
         """−E log q_τ(X_τ | x_0)."""
 
 
+class Stationary(Tractable):
+    """A reference that is invariant, L*π = 0: the bound is then quiet without a density."""
+
+    @abc.abstractmethod
+    def at_rest(self, x: Point) -> Score:
+        """The score of the reference at x."""
+
+
 class Simulated(Noising):
     """Noising by `substeps` steps of the process itself: for a process without exact draws.
 

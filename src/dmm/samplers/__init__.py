@@ -3,6 +3,7 @@
 from .base import Sampler, default_sampler, simulate
 from .bridge import Bridge
 from .clamped import Clamped
+from .dirichlet import DirichletStep
 from .euler import Euler
 from .exact import FirstHitting, Uniformisation
 from .flow import AdaptiveFlow, ProbabilityFlow
@@ -14,6 +15,7 @@ __all__ = [
     "AdaptiveFlow",
     "Bridge",
     "Clamped",
+    "DirichletStep",
     "Euler",
     "FirstHitting",
     "Heun",

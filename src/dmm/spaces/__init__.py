@@ -1,20 +1,27 @@
 """Where data lives. A space imports nothing of the library."""
 
 from .base import Smooth, Space
+from .box import Box
 from .euclidean import Euclidean
 from .finite import Finite
 from .product import Product
+from .simplex import Simplex, closure
+from .sphere import Sphere
 from .units import Affine, Factorwise, Identity, Units, default_units
 
 __all__ = [
     "Affine",
+    "Box",
     "Euclidean",
     "Factorwise",
     "Finite",
     "Identity",
     "Product",
+    "Simplex",
     "Smooth",
     "Space",
+    "Sphere",
     "Units",
+    "closure",
     "default_units",
 ]

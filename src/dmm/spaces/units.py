@@ -9,6 +9,7 @@ from jaxtyping import Array
 
 from .._types import Point, Scalar
 from .base import Space
+from .box import Box
 from .euclidean import Euclidean
 from .product import Product
 
@@ -87,6 +88,13 @@ def _(space: Euclidean, data: Point) -> Units:
     # A constant coordinate has no scale of its own: leave it in the user's.
     scale = jnp.where(scale > 1e-6 * (1 + jnp.abs(shift)), scale, 1.0)
     return Affine(jnp.broadcast_to(shift, space.shape), jnp.broadcast_to(scale, space.shape))
+
+
+@default_units.register
+def _(space: Box, data: Point) -> Units:
+    """The bounds become 0 and 1."""
+    low, high = jnp.asarray(space.low), jnp.asarray(space.high)
+    return Affine(low, high - low)
 
 
 @default_units.register

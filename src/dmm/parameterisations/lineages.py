@@ -1,0 +1,51 @@
+"""Parameterisations of processes that rest on lineages."""
+
+import jax.numpy as jnp
+
+from ..processes import Jacobi, WrightFisher
+from .base import Parameterisation, default_parameterisation
+
+
+class PredictLineages(Parameterisation):
+    """s = ∇log π + √(m/x) · output, part by part of a composition; m the mean lineages at τ.
+
+    The output is (L̂ − Âx)/√(mx), L̂ the expected lineages of the parts and Â of all: of order one,
+    since given x the lineages L − Ax have variance of order mx. And L̂ vanishes with x, as it must.
+    """
+
+    def inputs(self, process: WrightFisher, x, tau):
+        return process.space.features(x)
+
+    def outputs(self, process: WrightFisher, x):
+        return jnp.zeros_like(x)
+
+    def score(self, process: WrightFisher, output, x, tau):
+        return process.at_rest(x) + jnp.sqrt(process.lineages.mean(tau) / x) * output
+
+
+class PredictDeparture(Parameterisation):
+    """s = ∇log π + √(m/(x(1 − x))) · output, in every coordinate of a box.
+
+    m is the mean number of lineages A at τ: the target differs from ∇log π by (L − Ax)/(x(1 − x)),
+    and L has variance of order mx(1 − x) given x. The process stays inside, since at the bounds
+    the drift is that of π.
+    """
+
+    def inputs(self, process: Jacobi, x, tau):
+        return process.space.features(x)
+
+    def outputs(self, process: Jacobi, x):
+        return jnp.zeros_like(x)
+
+    def score(self, process: Jacobi, output, x, tau):
+        return process.at_rest(x) + jnp.sqrt(process.lineages.mean(tau) / (x * (1 - x))) * output
+
+
+@default_parameterisation.register(Jacobi)
+def _(process):
+    return PredictDeparture()
+
+
+@default_parameterisation.register(WrightFisher)
+def _(process):
+    return PredictLineages()

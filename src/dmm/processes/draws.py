@@ -1,0 +1,96 @@
+"""Random draws without rejection loops, in log space: the same work for every entry.
+
+`jax.random`'s own loops until the slowest entry of a batch is accepted, which on a GPU takes longer
+than a network's training step.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .._types import Key
+
+FEW = 16  # the mean count below which a class is drawn by its binomial law
+PROPOSALS = 6  # of Marsaglia and Tsang's; each is accepted with probability above 0.95
+
+
+def log_gamma(key: Key, shape: Array) -> Array:
+    """log G for G ~ Gamma(shape) of rate 1, entry by entry; any shape > 0.
+
+    Marsaglia and Tsang (2000) for shapes of 1 and more: of six proposals the first accepted one
+    (none is once in 10⁸). Below 1, G(a) = G(a + 1) U^{1/a}.
+    """
+    normal_key, uniform_key, boost_key = jax.random.split(key, 3)
+    dtype = shape.dtype
+    small = shape < 1
+    a = jnp.where(small, shape + 1, shape)
+    d = a - 1 / 3
+    c = 1 / jnp.sqrt(9 * d)
+    z = jax.random.normal(normal_key, (PROPOSALS, *shape.shape), dtype)
+    root = 1 + c[None] * z
+    log_v = 3 * jnp.log(jnp.maximum(root, 1e-3))
+    u = _uniform(uniform_key, z.shape, dtype)
+    bound = 0.5 * z**2 + d[None] * (1 - jnp.exp(log_v) + log_v)
+    accepted = (root > 1e-3) & (jnp.log(u) < bound)
+    first = jnp.argmax(accepted, 0)
+    found = jnp.log(d) + jnp.take_along_axis(log_v, first[None], 0)[0]
+    boost = jnp.log(_uniform(boost_key, shape.shape, dtype)) / jnp.where(small, shape, 1.0)
+    return jnp.where(small, found + boost, found)
+
+
+def log_dirichlet(key: Key, shape: Array) -> Array:
+    """log p for p ~ Dirichlet(shape), along the last axis."""
+    return jax.nn.log_softmax(log_gamma(key, shape))
+
+
+def log_beta(key: Key, a: Array, b: Array) -> tuple[Array, Array]:
+    """log y and log(1 − y) for y ~ Beta(a, b), entry by entry."""
+    logs = log_dirichlet(key, jnp.stack(jnp.broadcast_arrays(a, b), -1))
+    return logs[..., 0], logs[..., 1]
+
+
+def multinomial(key: Key, count: Array, probabilities: Array, most: int) -> Array:
+    """Counts of `count` things in the classes of `probabilities` (along its only axis), as floats.
+
+    The first `count` of `most` uniform numbers, each put in its class: exact. Where there are more
+    than `most`, correlated Gaussians, rounded, and for classes of few the binomial quantiles of
+    them: every class has its own law, and all sum to `count`.
+    """
+    uniform_key, normal_key = jax.random.split(key)
+    dtype = probabilities.dtype
+    sums = jnp.cumsum(probabilities)
+    u = jax.random.uniform(uniform_key, (most,), dtype) * sums[-1]
+    used = jnp.arange(most, dtype=dtype) < count
+    below = jnp.sum(used[:, None] & (u[:, None] < sums[None]), 0, dtype=dtype)
+    # The last sum is all of them, whatever rounding says of it.
+    below = below.at[-1].set(jnp.minimum(count, most).astype(dtype))
+    few = jnp.diff(below, prepend=jnp.zeros(1, dtype))
+    return jnp.where(count <= most, few, _many(normal_key, count, probabilities / sums[-1]))
+
+
+def _many(key: Key, count: Array, p: Array) -> Array:
+    root = jnp.sqrt(p)
+    z = jax.random.normal(key, p.shape, p.dtype)
+    z = z - root * jnp.sum(root * z)  # of variance 1 − p, as a count is of count · p (1 − p)
+    large = jnp.round(count * p + jnp.sqrt(count) * root * z)
+    few = jnp.minimum(count * p, FEW) / count
+    quantile = jax.scipy.stats.norm.cdf(z / jnp.sqrt(jnp.maximum(1 - p, 1e-6)))
+    found = jnp.where(count * p < FEW, _binomial(quantile, count, few), jnp.maximum(large, 0.0))
+    biggest = jnp.arange(len(p)) == jnp.argmax(p)
+    rest = jnp.sum(jnp.where(biggest, 0.0, found))
+    return jnp.where(biggest, jnp.maximum(count - rest, 0.0), found)
+
+
+def _binomial(u: Array, count: Array, p: Array) -> Array:
+    """The quantile u of Binomial(count, p) of mean up to 16, by adding probabilities up."""
+    k = jnp.arange(1, 3 * FEW, dtype=u.dtype)[:, None]
+    odds = (jnp.log(p) - jnp.log1p(-p))[None]
+    steps = jnp.log(jnp.maximum(count - k + 1, 1e-6)) - jnp.log(k) + odds
+    start = (count * jnp.log1p(-p))[None]
+    logs = jnp.concatenate([start, start + jnp.cumsum(steps, 0)])
+    return jnp.sum(jnp.cumsum(jnp.exp(logs), 0) < u[None], 0, dtype=u.dtype)
+
+
+def _uniform(key: Key, shape: tuple[int, ...], dtype) -> Array:
+    """Uniform in (0, 1): the middle of a cell, so that its logarithm is finite."""
+    return jax.random.uniform(key, shape, dtype) + jnp.finfo(dtype).eps / 2

@@ -1,0 +1,119 @@
+"""The Wright–Fisher diffusion: the paper's on the simplex (section 6.4)."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array
+
+from .._checks import positive
+from ..spaces import Simplex
+from ..spaces.simplex import SMALLEST
+from .base import Law, Noised, Stationary, default_process
+from .diffusion import AbstractDiffusion
+from .draws import log_dirichlet, multinomial
+from .lineages import MOST, Lineages
+
+
+class Dirichlet(Law):
+    """The Dirichlet law; its density is that of all parts but the last."""
+
+    shape: tuple[float, ...] = eqx.field(static=True)
+
+    def sample(self, key):
+        return jnp.maximum(jnp.exp(log_dirichlet(key, jnp.asarray(self.shape))), SMALLEST)
+
+    def log_prob(self, x):
+        a = jnp.asarray(self.shape, x.dtype)
+        return jnp.sum((a - 1) * jnp.log(x)) + gammaln(jnp.sum(a)) - jnp.sum(gammaln(a))
+
+
+class WrightFisher(AbstractDiffusion, Stationary):
+    """Drift ½(ϑ − |ϑ|x), covariance diag(x) − xxᵀ, mutation ϑ > 0; Dirichlet(ϑ) is invariant.
+
+    Of the A(τ) lineages left at τ, L ~ Multinomial(A, x_0) lead to the parts, and x_τ given them is
+    Dirichlet(ϑ + L): an exact draw, whose latents give the target (ϑ + L − 1)/x − A. (A constant
+    does not count, and without it −A of 10⁵ and more would have to cancel.) The paper's s_i is x_i
+    times the score; q_ij = ½ϑ_j, as in its theory.
+    """
+
+    data: Simplex
+    mutation: tuple[float, ...] = eqx.field(static=True)
+    horizon: float = eqx.field(static=True)
+
+    def __init__(self, data: Simplex, mutation=3.0, *, horizon: float | None = None):
+        rates = _rates(mutation, data.parts)
+        total = sum(rates)
+        self.data, self.mutation = data, rates
+        # Of the data a share of about (1 + |ϑ|) e^{−|ϑ|τ/2} is left: 10⁻⁴ of it.
+        self.horizon = 2 / total * math.log(1e4 * (1 + total)) if horizon is None else horizon
+        positive(horizon=self.horizon)
+
+    @property
+    def space(self):
+        return self.data
+
+    @property
+    def reference(self):
+        return Dirichlet(self.mutation)
+
+    @property
+    def lineages(self) -> Lineages:
+        return Lineages(sum(self.mutation))
+
+    def rates(self, x: Array) -> Array:
+        """ϑ, in the precision of x."""
+        return jnp.asarray(self.mutation, x.dtype)
+
+    def drift(self, x):
+        return 0.5 * (self.rates(x) - sum(self.mutation) * x)
+
+    def flux(self, x, s):
+        moved = x * s
+        return moved - x * jnp.sum(moved)
+
+    def root(self, x, z):
+        half = jnp.sqrt(x)
+        return half * (z - half * jnp.sum(half * z))
+
+    def spurious(self, x):
+        return 1 - self.data.parts * x
+
+    def source(self, x):
+        n = self.data.parts
+        return jnp.asarray(0.5 * (n - 1) * (sum(self.mutation) - n), x.dtype)
+
+    def at_rest(self, x):
+        # Not less its mean, as a gradient would be: one small part would cost all others' digits.
+        return (self.rates(x) - 1) / x
+
+    def noise(self, key, x0, tau):
+        keys = jax.random.split(key, 3)
+        count = self.lineages.draw(keys[0], tau).astype(x0.dtype)
+        led = multinomial(keys[1], count, x0, MOST)
+        shape = self.rates(x0) + led
+        x = jnp.maximum(jnp.exp(log_dirichlet(keys[2], shape)), SMALLEST)
+        return Noised(x, (shape - 1 - count * x) / x)
+
+    def lift(self, key, x0):
+        return x0, jnp.zeros((), x0.dtype)
+
+    def drop(self, x):
+        return x
+
+
+def _rates(mutation, parts: int) -> tuple[float, ...]:
+    rates = (float(mutation),) * parts if np.ndim(mutation) == 0 else tuple(map(float, mutation))
+    if len(rates) != parts:
+        raise ValueError(f"mutation: expected one number or {parts}, a part each, got {len(rates)}")
+    if min(rates) <= 0:
+        raise ValueError(f"mutation: must be positive, got {min(rates)}")
+    return rates
+
+
+@default_process.register
+def _(space: Simplex):
+    return WrightFisher(space)
