@@ -247,3 +247,50 @@ def test_targets_have_the_known_score_as_their_mean(name):
 
     values = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(6), 2**16))
     assert_mean(values, np.zeros(2))
+
+
+# --- Bad input -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: dmm.Simplex(1), "at least 2 parts"),
+        (lambda: dmm.Simplex(3).check([[0.5, 0.5, 0.0]]), r"data: 1 rows have parts that are 0"),
+        (lambda: dmm.Simplex(3).check([[2.0, 3.0, 5.0]]), "row 0 sums to 10"),
+        (lambda: dmm.Simplex(3).check([[0.6, 0.6, -0.2]]), "positive"),
+        (lambda: dmm.closure([[1.0, 0.0]]), "zeros="),
+        (lambda: dmm.closure([[1.0, -1.0]]), "none negative"),
+        (lambda: dmm.closure([[1.0, 0.0]], zeros=2.0), "leave room"),
+        (
+            lambda: dmm.WrightFisher(dmm.Simplex(3), [1.0, 2.0]),
+            "mutation: expected one number or 3",
+        ),
+        (lambda: dmm.WrightFisher(dmm.Simplex(3), 0.0), "mutation: must be positive"),
+        (lambda: dmm.Box(1.0, 0.0), "each low below its high"),
+        (lambda: dmm.Box(0.0, 1.0).check([[1.5]]), "outside the bounds 0 and 1"),
+        (lambda: dmm.Box(0.0, 1.0).check([[1.0]]), "lie on a bound"),
+        (lambda: dmm.Sphere(0), "at least 1"),
+        (lambda: dmm.Sphere(2).check([[1.0, 1.0, 0.0]]), "row 0 has length 1.41421"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_closure_keeps_ratios():
+    """Multiplicative replacement: what is not 0 keeps its ratios, and rows sum to 1."""
+    closed = dmm.closure([[8.0, 2.0, 0.0], [1.0, 1.0, 2.0]], zeros=0.01)
+    np.testing.assert_allclose(closed.sum(1), 1.0)
+    np.testing.assert_allclose(closed[0], [0.792, 0.198, 0.01])
+    np.testing.assert_allclose(closed[1], [0.25, 0.25, 0.5])
+
+
+def test_units_of_a_box_are_its_bounds():
+    """Fitted for one step: samples lie between the bounds, and densities are in the user's units."""
+    data = np.random.default_rng(0).uniform([1.0, -3.0], [2.0, 7.0], (64, 2))
+    model = dmm.fit(data, space=dmm.Box([1.0, -3.0], [2.0, 7.0]), key=jax.random.key(0), steps=1)
+    samples = model.sample(jax.random.key(1), 256, steps=5)
+    assert np.all((samples >= jnp.array([[1.0, -3.0]])) & (samples <= jnp.array([[2.0, 7.0]])))
+    np.testing.assert_allclose(model.units.log_volume(), -np.log(10.0), rtol=1e-6)

@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from dmm.plots import density2d, figure, image_grid, losses, pairs, paths, scatter2d
+from dmm.plots import (
+    density2d,
+    figure,
+    image_grid,
+    losses,
+    pairs,
+    paths,
+    scatter2d,
+    sphere_map,
+    ternary,
+)
+from dmm.plots.maps import mollweide
 
 
 def normal(shape, seed=0):
@@ -26,6 +37,8 @@ GRID = (np.linspace(-3, 3, 31), np.linspace(-2, 2, 21), np.zeros((21, 31)))
 NOISE = normal((4, 28, 28)) ** 2
 FALLING = np.append(np.geomspace(5.0, 1e-3, 20), 0.0)
 
+THIRDS = np.full((40, 3), 1 / 3)
+
 EVERY = {
     "scatter2d": lambda: scatter2d({"a": normal((50, 2)), "b": normal((5000, 2))}),
     "scatter2d, one point": lambda: scatter2d({"a": np.zeros((1, 2))}),
@@ -41,6 +54,9 @@ EVERY = {
     "images in colour": lambda: image_grid({"a": np.stack([NOISE[:, :20]] * 3, -1)}, top=1.0),
     "images, without names": lambda: image_grid([NOISE, NOISE]),
     "images, with gaps": lambda: image_grid({"a": np.where(NOISE > 2, np.nan, NOISE)}),
+    "ternary": lambda: ternary({"a": THIRDS, "b": lambda x: jnp.sum(jnp.log(x))}),
+    "sphere": lambda: sphere_map({"a": normal((99, 3)), "b": lambda x: 3 * x[0]}),
+    "sphere, log": lambda: sphere_map({"a": lambda x: 9 * x[2]}, log=True),
     "paths, line": lambda: paths(FALLING, normal((21, 4, 1))),
     "paths, plane": lambda: paths(FALLING, normal((21, 4, 2))),
     "paths, rising": lambda: paths(FALLING[::-1], normal((21, 4, 2))),
@@ -161,6 +177,10 @@ def test_paths_colour_each_segment_by_its_tau():
         (lambda: pairs({"a": normal((5, 13))}), "at most 12 columns"),
         (lambda: pairs({"a": normal((5, 3))}, truth=[1.0]), r"truth.*\(3,\)"),
         (lambda: pairs({"a": normal((5, 3))}, names=["x"]), "names must be 3"),
+        (lambda: ternary({"a": normal((5, 2))}), r"panels\['a'\].*\(n, 3\)"),
+        (lambda: ternary({"a": lambda x: x}), r"panels\['a'\] must be a log-density"),
+        (lambda: sphere_map({"a": normal((5, 2))}), r"panels\['a'\].*\(n, 3\)"),
+        (lambda: sphere_map({"a": lambda x: jnp.nan * x[0]}), r"panels\['a'\] must be a log-"),
         (lambda: paths(FALLING, normal((21, 4))), r"points must be an array \(21, n, d\)"),
         (lambda: paths(FALLING, normal((21, 4, 3))), "d 1 or 2"),
         (lambda: paths([1.0, 2.0, 1.5], normal((3, 4, 1))), "taus must rise or fall"),
@@ -179,3 +199,17 @@ def test_plots_take_jax_arrays(x64):
         cloud = jax.random.normal(jax.random.key(0), (20, 2))
         assert len(scatter2d({"a": cloud}).axes) == 1
         assert len(density2d({"a": bell}, limits=SQUARE).axes) == 1
+
+
+def test_mollweide_keeps_areas():
+    """The Jacobian of the projection is cos(latitude), everywhere but at the poles."""
+    longitude, latitude = (a.ravel() for a in np.meshgrid([-2.0, 0.1, 3.0], [-1.2, -0.3, 0.8, 1.4]))
+    h = 1e-5
+
+    def slope(dx, dy):
+        ahead = mollweide(longitude + dx, latitude + dy)
+        behind = mollweide(longitude - dx, latitude - dy)
+        return [(a - b) / (2 * h) for a, b in zip(ahead, behind, strict=True)]
+
+    (xx, yx), (xy, yy) = slope(h, 0.0), slope(0.0, h)
+    np.testing.assert_allclose(xx * yy - xy * yx, np.cos(latitude), rtol=1e-4)
