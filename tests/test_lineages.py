@@ -288,7 +288,7 @@ def test_closure_keeps_ratios():
 
 
 def test_units_of_a_box_are_its_bounds():
-    """Fitted for one step: samples lie between the bounds, and densities are in the user's units."""
+    """Fitted for one step: samples lie between the bounds, densities are in the user's units."""
     data = np.random.default_rng(0).uniform([1.0, -3.0], [2.0, 7.0], (64, 2))
     model = dmm.fit(data, space=dmm.Box([1.0, -3.0], [2.0, 7.0]), key=jax.random.key(0), steps=1)
     samples = model.sample(jax.random.key(1), 256, steps=5)
