@@ -75,21 +75,24 @@ def test_multinomial_draws(count):
 CASES = json.loads((VALUES / "wf_dn_pmf.json").read_text())
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c['theta']}-{c['t']}")
-def test_number_of_lineages(case):
-    """χ² of 2¹⁷ draws against the law in high precision; below 10⁻⁵ by chance."""
-    n, law = 2**17, Lineages(float(case["theta"]))
+@pytest.mark.parametrize("theta", sorted({case["theta"] for case in CASES}))
+def test_number_of_lineages(theta):
+    """χ² of 2¹⁶ draws at each time against the law in high precision: 10⁻⁵ each by chance."""
+    n, law = 2**16, Lineages(float(theta))
+    cases = [case for case in CASES if case["theta"] == theta]
     keys = jax.random.split(jax.random.key(3), n)
-    draws = np.asarray(jax.jit(jax.vmap(lambda key: law.draw(key, case["t"])))(keys))
-    expected = np.array(case["d"], float) * n
-    counts = np.array([np.sum(draws == k) for k in case["n"]])
-    kept = expected > 5
-    observed = np.append(counts[kept], n - counts[kept].sum())
-    expected = np.append(expected[kept], max(n - expected[kept].sum(), 0.0))
-    large = expected > 5
-    assert observed[~large].sum() < 40
-    statistic = np.sum((observed - expected)[large] ** 2 / expected[large])
-    assert stats.chi2.sf(statistic, max(large.sum() - 1, 1)) > 1e-5
+    draw = jax.jit(jax.vmap(law.draw, (0, None)))
+    for case in cases:
+        draws = np.asarray(draw(keys, case["t"]))
+        expected = np.array(case["d"], float) * n
+        counts = np.array([np.sum(draws == k) for k in case["n"]])
+        kept = expected > 5
+        observed = np.append(counts[kept], n - counts[kept].sum())
+        expected = np.append(expected[kept], max(n - expected[kept].sum(), 0.0))
+        large = expected > 5
+        assert observed[~large].sum() < 40
+        statistic = np.sum((observed - expected)[large] ** 2 / expected[large])
+        assert stats.chi2.sf(statistic, max(large.sum() - 1, 1)) > 1e-5, case["t"]
 
 
 def early_moments(theta: float, tau: float) -> tuple[float, float]:
@@ -163,8 +166,8 @@ def test_target_has_the_score_as_its_mean(tau):
     assert np.all(scale < 0.2 / tau**0.5), "too noisy to show anything"
 
 
-@pytest.mark.parametrize("parts", [2, 5, 300])
-@pytest.mark.parametrize("mutation", [0.5, 3.0, 50.0])
+@pytest.mark.parametrize(("parts", "mutation"), [(2, 0.5), (5, 50.0), (300, 3.0)])
+@pytest.mark.usefixtures("quick_compiling")
 def test_nothing_leaves_the_simplex(parts, mutation):
     """In single precision, at every time: inside, finite, and so are targets and losses."""
     process = dmm.WrightFisher(dmm.Simplex(parts), mutation)
@@ -206,7 +209,7 @@ def tilt(process, rate, mean, x, tau):
 
 @pytest.mark.parametrize("name", TILTED)
 def test_bound_is_the_likelihood_where_the_score_is_exact(name):
-    """At three points, 2¹² estimates of 16 draws each: 5 standard errors, which are under 0.02."""
+    """At three points, 2¹¹ estimates of 16 draws each: 5 standard errors, which are under 0.03."""
     process, rate, mean = TILTED[name]
     schedule = dmm.default_schedule(process)
 
@@ -220,13 +223,13 @@ def test_bound_is_the_likelihood_where_the_score_is_exact(name):
         return dmm.elbo(process, score, schedule, key, x0, draws=16)
 
     points = jax.vmap(process.reference.sample)(jax.random.split(jax.random.key(3), 3))
-    keys = jax.random.split(jax.random.key(4), 2**12)
+    keys = jax.random.split(jax.random.key(4), 2**11)
     values = jax.jit(jax.vmap(jax.vmap(bound, (None, 0)), (0, None)))(keys, points)
     truth = jax.vmap(
         lambda x0: process.reference.log_prob(x0) + tilt(process, rate, mean, x0, 0.0)
     )(points)
     assert_mean(values, truth, rounding=1e-4)
-    assert np.max(np.std(values, 0)) / 2**6 < 0.02
+    assert np.max(np.std(values, 0)) / 2**5.5 < 0.03
 
 
 @pytest.mark.parametrize("name", TILTED)
