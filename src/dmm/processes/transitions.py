@@ -80,7 +80,7 @@ class Transitions(eqx.Module):
             -f * (f - 1) * (f - 3) / 2,
             f * (f - 1) * (f - 2) / 6,
         )
-        # Term by term: as a sum over a slice of four, XLA takes 1000 times as long on CPUs.
+        # Term by term: as a sum over a slice of four, XLA takes hundreds of times as long on CPUs.
         terms = [
             weight * jax.lax.dynamic_index_in_dim(table, first + i, keepdims=False)
             for i, weight in enumerate(weights)
