@@ -78,6 +78,22 @@ class Smooth(Space):
         return jnp.sum(e * jax.jvp(lambda v: field(self.exp(x, v)), (zero,), (e,))[1])
 
 
+class Flat(Smooth):
+    """A part of R^d: tangent vectors are differences of points."""
+
+    def exp(self, x, v):
+        return x + v
+
+    def log(self, x, y):
+        return y - x
+
+    def zero(self, x):
+        return jnp.zeros_like(x)
+
+    def tangent(self, x, v):
+        return v
+
+
 def stacked(data, shape: tuple[int, ...], name: str, fix: str) -> np.ndarray | Array:
     """`data` as a non-empty host array of finite numbers of shape (n, *shape).
 

@@ -4,12 +4,12 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from .base import Smooth, stacked
+from .base import Flat, stacked
 
 INSIDE = 6e-8  # how near to a bound a number can be told from it, as a share of the width
 
 
-class Box(Smooth):
+class Box(Flat):
     """Numbers between bounds: low < x < high, coordinate by coordinate.
 
     Densities are w.r.t. Lebesgue measure, in the user's units.
@@ -55,18 +55,6 @@ class Box(Smooth):
         """From −1 to 1."""
         low, high = (jnp.asarray(bound, x.dtype) for bound in (self.low, self.high))
         return (2 * x - low - high) / (high - low)
-
-    def exp(self, x, v):
-        return x + v
-
-    def log(self, x, y):
-        return y - x
-
-    def zero(self, x):
-        return jnp.zeros_like(x)
-
-    def tangent(self, x, v):
-        return v
 
     def project(self, x):
         low, high = (jnp.asarray(bound, x.dtype) for bound in (self.low, self.high))

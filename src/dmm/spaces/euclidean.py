@@ -3,14 +3,14 @@
 import equinox as eqx
 import jax.numpy as jnp
 
-from .base import Smooth, stacked
+from .base import Flat, stacked
 
 
 def _shape(shape) -> tuple[int, ...]:
     return (int(shape),) if isinstance(shape, int) else tuple(int(n) for n in shape)
 
 
-class Euclidean(Smooth):
+class Euclidean(Flat):
     """R^d, or arrays of any shape. Densities are w.r.t. Lebesgue measure."""
 
     shape: tuple[int, ...] = eqx.field(static=True, converter=_shape)
@@ -28,18 +28,6 @@ class Euclidean(Smooth):
 
     def features(self, x):
         return x
-
-    def exp(self, x, v):
-        return x + v
-
-    def log(self, x, y):
-        return y - x
-
-    def zero(self, x):
-        return jnp.zeros_like(x)
-
-    def tangent(self, x, v):
-        return v
 
     def project(self, x):
         return x

@@ -157,7 +157,7 @@ def of_vector(loss_fn: LossFn, restore: Callable[[Array], PyTree]) -> LossFn:
     """The loss of weights in one vector.
 
     What an optimiser does is then a few kernels, not a few a leaf: on a GPU each takes some
-    microseconds, and a U-Net has two hundred leaves.
+    microseconds, and a U-Net has nearly two hundred leaves.
     """
     return lambda vector, key, batch: loss_fn(restore(vector), key, batch)
 
