@@ -1,20 +1,27 @@
 """Data with a known law, and data in files."""
 
+from .dirichlets import DirichletMixture
+from .earth import earth
 from .files import DataError
 from .images import Images, digits, mnist
 from .linear_gaussian import LinearGaussian
+from .splits import Parts, split
 from .text import Characters, shakespeare, windows
 from .toys import GaussianMixture, TwoMoons
 
 __all__ = [
     "Characters",
     "DataError",
+    "DirichletMixture",
     "GaussianMixture",
     "Images",
     "LinearGaussian",
+    "Parts",
     "TwoMoons",
     "digits",
+    "earth",
     "mnist",
     "shakespeare",
+    "split",
     "windows",
 ]
