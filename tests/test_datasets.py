@@ -20,6 +20,7 @@ from dmm.datasets import (
     TwoMoons,
     earth,
     files,
+    microbiome,
     split,
 )
 
@@ -296,6 +297,40 @@ def test_events_that_cannot_be_read_are_named(row, folder):
     write_events(folder, "flood", [])
     with pytest.raises(DataError, match=r"flood\.csv: holds no events"):
         earth("flood")
+
+
+def write_counts(folder, text):
+    (folder / "simplex").mkdir(exist_ok=True)
+    (folder / "simplex/atlas1006_counts.csv").write_text(text)
+
+
+def test_counts_are_read_with_and_without_quotes(folder):
+    write_counts(folder, '"","Bacillus","Bacteroides, all"\r\n"Sample-1",0,21\r\nSample-2,3.0,4\n')
+    found = microbiome()
+    assert found.names == ["Bacillus", "Bacteroides, all"]
+    np.testing.assert_array_equal(found.counts, [[0.0, 21.0], [3.0, 4.0]])
+
+
+@pytest.mark.parametrize("row", ["b,1", "b,1,2,3", "b,x,1", "b,-1,0", "b,nan,0"])
+def test_counts_that_cannot_be_read_are_named(row, folder):
+    write_counts(folder, f"sample,A,B\na,1,2\n{row}\n")
+    with pytest.raises(DataError, match=r"counts\.csv: line 3 must be a sample's name and 2 "):
+        microbiome()
+    for empty in ("", "sample,A,B\n"):
+        write_counts(folder, empty)
+        with pytest.raises(DataError, match=r"counts\.csv: holds no counts"):
+            microbiome()
+
+
+def test_a_file_without_an_address_says_where_it_comes_from(tmp_path, monkeypatch):
+    pooch = pytest.importorskip("pooch")
+    monkeypatch.setenv("DMM_DATA", str(tmp_path))
+    with pytest.raises(DataError, match=r"^DMM_DATA: .*does not exist; put it there: .*github"):
+        microbiome()
+    monkeypatch.delenv("DMM_DATA")
+    monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / name)
+    with pytest.raises(DataError, match=r"^simplex/.*no address.*set DMM_DATA.*github"):
+        microbiome()
 
 
 def test_split_shares_out_every_row_once():

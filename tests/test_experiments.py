@@ -24,7 +24,7 @@ def write_idx(path, array):
 
 @pytest.fixture
 def data_folder(tmp_path, monkeypatch):
-    """A folder with a small MNIST and a small text, where `dmm` looks for data."""
+    """A folder with small files of every data set, where `dmm` looks for data."""
     random = np.random.default_rng(0)
     (tmp_path / "mnist").mkdir()
     for part, n in (("train", 40), ("t10k", 10)):
@@ -35,6 +35,16 @@ def data_folder(tmp_path, monkeypatch):
     (tmp_path / "text").mkdir()
     line = "To be, or not to be: that is the question.\n"
     (tmp_path / "text/tinyshakespeare.txt").write_text(20 * line)
+    (tmp_path / "earth").mkdir()
+    for name, header in (("volerup", 2), ("quakes_all", 4), ("flood", 2), ("fire", 1)):
+        places = zip(random.uniform(-60, 70, 60), random.uniform(-180, 180, 60), strict=True)
+        rows = [*header * ["# header"], *(f"{north:.3f},{east:.3f}" for north, east in places)]
+        (tmp_path / f"earth/{name}.csv").write_text("\n".join(rows))
+    (tmp_path / "simplex").mkdir()
+    rows = [["sample", *(f"Group {i}" for i in range(8))]]
+    rows += [[f"Sample-{i}", *random.poisson(3, 8) * 1.0] for i in range(40)]
+    table = "\n".join(",".join(map(str, row)) for row in rows)
+    (tmp_path / "simplex/atlas1006_counts.csv").write_text(table)
     monkeypatch.setenv("DMM_DATA", str(tmp_path))
     return tmp_path
 

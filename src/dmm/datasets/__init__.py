@@ -5,6 +5,7 @@ from .earth import earth
 from .files import DataError
 from .images import Images, digits, mnist
 from .linear_gaussian import LinearGaussian
+from .microbiome import Microbiome, microbiome
 from .splits import Parts, split
 from .text import Characters, shakespeare, windows
 from .toys import GaussianMixture, TwoMoons
@@ -16,10 +17,12 @@ __all__ = [
     "GaussianMixture",
     "Images",
     "LinearGaussian",
+    "Microbiome",
     "Parts",
     "TwoMoons",
     "digits",
     "earth",
+    "microbiome",
     "mnist",
     "shakespeare",
     "split",
