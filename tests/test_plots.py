@@ -14,6 +14,7 @@ from dmm.plots import (
     figure,
     image_grid,
     losses,
+    marginals,
     pairs,
     paths,
     scatter2d,
@@ -50,6 +51,8 @@ EVERY = {
     "pairs": lambda: pairs({"a": normal((2000, 3)), "b": normal((50, 3))}, truth=np.zeros(3)),
     "pairs, one column": lambda: pairs({"a": normal((2000, 1))}, names=["x"]),
     "pairs, constant column": lambda: pairs({"a": np.c_[normal(2000), np.ones(2000)]}),
+    "marginals": lambda: marginals({"a": normal((2000, 5)), "b": normal((50, 5))}, names="vwxyz"),
+    "marginals, one column": lambda: marginals({"a": np.ones((9, 1))}, densities={0: jnp.cos}),
     "images": lambda: image_grid({"a": NOISE[:3], "b": np.ones((3, 28, 28))}),
     "images in colour": lambda: image_grid({"a": np.stack([NOISE[:, :20]] * 3, -1)}, top=1.0),
     "images, without names": lambda: image_grid([NOISE, NOISE]),
@@ -134,6 +137,25 @@ def test_pairs_draw_the_lower_triangle_and_a_legend():
     assert [ax.get_xlabel() for ax in drawn.axes[-4:]] == list("wxyz")
 
 
+def test_marginals_share_bins_and_hold_densities():
+    sets = {"a": normal((2000, 30)), "b": 2 * normal((500, 30), 1)}
+    exact = {4: lambda x: -0.5 * x**2 - 0.5 * jnp.log(2 * jnp.pi)}
+    names = [f"part {i}" for i in range(30)]
+    drawn = marginals(sets, columns=[7, 4], names=names, densities=exact)
+    assert [ax.get_title() for ax in drawn.axes] == ["part 7", "part 4"]
+    assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["a", "b", "density"]
+    first, second = (patch.get_data() for patch in drawn.axes[1].patches[1:])
+    np.testing.assert_array_equal(first.edges, second.edges)
+    for heights, values in ((first.values, sets["a"]), (second.values, sets["b"])):
+        share = np.sum(heights * np.diff(first.edges))
+        inside = (values[:, 4] >= first.edges[0]) & (values[:, 4] <= first.edges[-1])
+        assert share == pytest.approx(inside.mean())
+        assert share > 0.99
+    x, y = drawn.axes[1].lines[0].get_data()
+    np.testing.assert_allclose(y, np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi), rtol=1e-4)
+    assert not drawn.axes[0].lines
+
+
 def test_paths_run_in_the_order_walked():
     points = normal((21, 4, 1))
     ax = paths(FALLING, points).axes[0]
@@ -177,6 +199,19 @@ def test_paths_colour_each_segment_by_its_tau():
         (lambda: pairs({"a": normal((5, 13))}), "at most 12 columns"),
         (lambda: pairs({"a": normal((5, 3))}, truth=[1.0]), r"truth.*\(3,\)"),
         (lambda: pairs({"a": normal((5, 3))}, names=["x"]), "names must be 3"),
+        (lambda: marginals({"a": normal(5)}), r"samples\['a'\].*\(n, d\)"),
+        (lambda: marginals({"a": normal((5, 3)), "b": normal((5, 2))}), r"samples\['b'\].*\(n, 3"),
+        (lambda: marginals({"a": normal((5, 13))}), "more than the 12.*choose some by columns"),
+        (lambda: marginals({"a": normal((5, 3))}, columns=[3]), "columns must be 1 to 12.*to 2"),
+        (lambda: marginals({"a": normal((5, 3))}, columns=[]), "columns must be 1 to 12"),
+        (lambda: marginals({"a": normal((5, 3))}, columns=[1.5]), "columns must be 1 to 12"),
+        (lambda: marginals({"a": normal((5, 3))}, names=["x"]), "names must be 3"),
+        (
+            lambda: marginals({"a": normal((5, 3))}, densities={3: bell}),
+            "densities must have columns",
+        ),
+        (lambda: marginals({"a": normal((5, 1))}, densities={0: jnp.log}), r"densities\[0\] must"),
+        (lambda: marginals(dict.fromkeys("abcdefg", normal((5, 1)))), "at most 6 sets"),
         (lambda: ternary({"a": normal((5, 2))}), r"panels\['a'\].*\(n, 3\)"),
         (lambda: ternary({"a": lambda x: x}), r"panels\['a'\] must be a log-density"),
         (lambda: sphere_map({"a": normal((5, 2))}), r"panels\['a'\].*\(n, 3\)"),

@@ -4,6 +4,7 @@ from .curves import losses, paths
 from .densities import density2d, scatter2d
 from .images import image_grid
 from .maps import sphere_map
+from .marginals import marginals
 from .pairs import pairs
 from .style import figure
 from .ternary import ternary
@@ -13,6 +14,7 @@ __all__ = [
     "figure",
     "image_grid",
     "losses",
+    "marginals",
     "pairs",
     "paths",
     "scatter2d",
