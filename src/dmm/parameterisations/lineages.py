@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from ..processes import Jacobi, WrightFisher
+from ..processes import AbstractWrightFisher, Jacobi
 from .base import Parameterisation, default_parameterisation
 
 
@@ -13,13 +13,13 @@ class PredictLineages(Parameterisation):
     since given x the lineages L − Ax have variance of order mx. And L̂ vanishes with x, as it must.
     """
 
-    def inputs(self, process: WrightFisher, x, tau):
+    def inputs(self, process: AbstractWrightFisher, x, tau):
         return process.space.features(x)
 
-    def outputs(self, process: WrightFisher, x):
+    def outputs(self, process: AbstractWrightFisher, x):
         return jnp.zeros_like(x)
 
-    def score(self, process: WrightFisher, output, x, tau):
+    def score(self, process: AbstractWrightFisher, output, x, tau):
         return process.at_rest(x) + jnp.sqrt(process.lineages.mean(tau) / x) * output
 
 
@@ -46,6 +46,6 @@ def _(process):
     return PredictDeparture()
 
 
-@default_parameterisation.register(WrightFisher)
+@default_parameterisation.register(AbstractWrightFisher)
 def _(process):
     return PredictLineages()

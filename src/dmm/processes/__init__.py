@@ -28,11 +28,17 @@ from .ornstein_uhlenbeck import OrnsteinUhlenbeck
 from .product import ProductProcess, supports
 from .spherical import SphericalBrownian, UniformOnSphere
 from .uniform import UniformChain
-from .wright_fisher import Dirichlet, WrightFisher
+from .wright_fisher import (
+    AbstractWrightFisher,
+    Dirichlet,
+    SimulatedWrightFisher,
+    WrightFisher,
+)
 
 __all__ = [
     "AbsorbingChain",
     "AbstractDiffusion",
+    "AbstractWrightFisher",
     "Beta",
     "Brownian",
     "Chain",
@@ -54,6 +60,7 @@ __all__ = [
     "ProductProcess",
     "Reverse",
     "Simulated",
+    "SimulatedWrightFisher",
     "SphericalBrownian",
     "Stationary",
     "Tractable",

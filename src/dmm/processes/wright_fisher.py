@@ -1,6 +1,7 @@
 """The Wright–Fisher diffusion: the paper's on the simplex (section 6.4)."""
 
 import math
+from typing import Literal, get_args
 
 import equinox as eqx
 import jax
@@ -9,10 +10,10 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array
 
-from .._checks import positive
+from .._checks import at_least, positive
 from ..spaces import Simplex
 from ..spaces.simplex import SMALLEST
-from .base import Law, Noised, Stationary, default_process
+from .base import Law, Noised, Noising, Stationary, default_process
 from .diffusion import AbstractDiffusion
 from .draws import log_dirichlet, multinomial
 from .lineages import MOST, Lineages
@@ -31,26 +32,14 @@ class Dirichlet(Law):
         return jnp.sum((a - 1) * jnp.log(x)) + gammaln(jnp.sum(a)) - jnp.sum(gammaln(a))
 
 
-class WrightFisher(AbstractDiffusion, Stationary):
+class AbstractWrightFisher(AbstractDiffusion):
     """Drift ½(ϑ − |ϑ|x), covariance diag(x) − xxᵀ, mutation ϑ > 0; Dirichlet(ϑ) is invariant.
 
-    Of the A(τ) lineages left at τ, L ~ Multinomial(A, x_0) lead to the parts, and x_τ given them is
-    Dirichlet(ϑ + L): an exact draw, whose latents give the target (ϑ + L − 1)/x − A. (A constant
-    does not count, and without it −A of 10⁵ and more would have to cancel.) The paper's s_i is x_i
-    times the score; q_ij = ½ϑ_j, as in its theory.
+    The paper's s_i is x_i times the score; q_ij = ½ϑ_j, as in its theory.
     """
 
-    data: Simplex
-    mutation: tuple[float, ...] = eqx.field(static=True)
-    horizon: float = eqx.field(static=True)
-
-    def __init__(self, data: Simplex, mutation=3.0, *, horizon: float | None = None):
-        rates = _rates(mutation, data.parts)
-        total = sum(rates)
-        self.data, self.mutation = data, rates
-        # Of the data a share of about (1 + |ϑ|) e^{−|ϑ|τ/2} is left: 10⁻⁴ of it.
-        self.horizon = 2 / total * math.log(1e4 * (1 + total)) if horizon is None else horizon
-        positive(horizon=self.horizon)
+    data: eqx.AbstractVar[Simplex]
+    mutation: eqx.AbstractVar[tuple[float, ...]]
 
     @property
     def space(self):
@@ -86,9 +75,29 @@ class WrightFisher(AbstractDiffusion, Stationary):
         n = self.data.parts
         return jnp.asarray(0.5 * (n - 1) * (sum(self.mutation) - n), x.dtype)
 
-    def at_rest(self, x):
+    def at_rest(self, x: Array) -> Array:
+        """The score of Dirichlet(ϑ)."""
         # Not less its mean, as a gradient would be: one small part would cost all others' digits.
         return (self.rates(x) - 1) / x
+
+
+class WrightFisher(AbstractWrightFisher, Stationary):
+    """The Wright–Fisher diffusion: drift ½(ϑ − |ϑ|x), covariance diag(x) − xxᵀ, mutation ϑ > 0.
+
+    Dirichlet(ϑ) is invariant. Of the A(τ) lineages left at τ, L ~ Multinomial(A, x_0) lead to the
+    parts, and x_τ given them is Dirichlet(ϑ + L): an exact draw, whose latents give the target
+    (ϑ + L − 1)/x − A. (A constant does not count, and without it −A of 10⁵ and more would have to
+    cancel.)
+    """
+
+    data: Simplex
+    mutation: tuple[float, ...] = eqx.field(static=True)
+    horizon: float = eqx.field(static=True)
+
+    def __init__(self, data: Simplex, mutation=3.0, *, horizon: float | None = None):
+        self.data, self.mutation = data, _rates(mutation, data.parts)
+        self.horizon = _horizon(self.mutation) if horizon is None else horizon
+        positive(horizon=self.horizon)
 
     def noise(self, key, x0, tau):
         keys = jax.random.split(key, 3)
@@ -105,6 +114,60 @@ class WrightFisher(AbstractDiffusion, Stationary):
         return x
 
 
+Scheme = Literal["euler", "dirichlet"]
+
+
+class SimulatedWrightFisher(AbstractWrightFisher, Noising):
+    """Wright–Fisher noised by `substeps` small steps of length h: the paper's baseline.
+
+    `scheme` is "euler", Euler–Maruyama cut off at the boundary as in the published code, or
+    "dirichlet", draws of mean m = x + h·drift and shape m/(eʰ − 1), which cannot leave. Both are
+    right to first order in h. There is no target: it is trained by the implicit objective.
+    `WrightFisher` is the same process with exact draws.
+    """
+
+    data: Simplex
+    mutation: tuple[float, ...] = eqx.field(static=True)
+    horizon: float = eqx.field(static=True)
+    substeps: int = eqx.field(static=True)
+    scheme: Scheme = eqx.field(static=True)
+
+    def __init__(
+        self,
+        data: Simplex,
+        mutation=3.0,
+        *,
+        substeps: int = 1000,
+        scheme: Scheme = "euler",
+        horizon: float | None = None,
+    ):
+        self.data, self.mutation = data, _rates(mutation, data.parts)
+        self.horizon = _horizon(self.mutation) if horizon is None else horizon
+        self.substeps, self.scheme = substeps, scheme
+        positive(horizon=self.horizon)
+        at_least(1, substeps=substeps)
+        if scheme not in get_args(Scheme):
+            raise ValueError(f"scheme: expected 'euler' or 'dirichlet', got {scheme!r}")
+
+    def draw(self, key, x0, tau):
+        h = tau / self.substeps
+
+        def body(x, key):
+            if self.scheme == "euler":
+                return self.step(key, x, h), None
+            mean = self.data.project(x + h * self.drift(x))
+            drawn = jnp.exp(log_dirichlet(key, mean / jnp.expm1(h)))
+            return jnp.maximum(drawn, SMALLEST), None
+
+        return jax.lax.scan(body, x0, jax.random.split(key, self.substeps))[0]
+
+    def lift(self, key, x0):
+        return x0, jnp.zeros((), x0.dtype)
+
+    def drop(self, x):
+        return x
+
+
 def _rates(mutation, parts: int) -> tuple[float, ...]:
     rates = (float(mutation),) * parts if np.ndim(mutation) == 0 else tuple(map(float, mutation))
     if len(rates) != parts:
@@ -112,6 +175,12 @@ def _rates(mutation, parts: int) -> tuple[float, ...]:
     if min(rates) <= 0:
         raise ValueError(f"mutation: must be positive, got {min(rates)}")
     return rates
+
+
+def _horizon(rates: tuple[float, ...]) -> float:
+    """Of the data a share of about (1 + |ϑ|) e^{−|ϑ|τ/2} is left at τ: here 10⁻⁴ of it."""
+    total = sum(rates)
+    return 2 / total * math.log(1e4 * (1 + total))
 
 
 @default_process.register
