@@ -16,7 +16,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jax.flatten_util import ravel_pytree
 
 import dmm
 from dmm.training import fitting, loop
@@ -39,41 +38,45 @@ def seconds(functions, *, repeats: int) -> list[float]:
     return best
 
 
-def training_step(steps: int):
-    """A function that runs `steps` training steps as `fit` does."""
-    key = jax.random.key(0)
-    data = jax.random.normal(key, (50_000, DIM))
-    model = dmm.fit(
+def small_model(data, space, *, width: int, depth: int, **kwargs) -> dmm.Model:
+    """A model of `data` with an MLP, barely trained."""
+    return dmm.fit(
         data,
-        space=dmm.Euclidean(DIM),
-        key=key,
-        network=lambda *shapes: dmm.MLP(*shapes, width=WIDTH, depth=DEPTH),
+        space=space,
+        key=jax.random.key(0),
+        network=lambda *shapes: dmm.MLP(*shapes, width=width, depth=depth),
         steps=1,
+        **kwargs,
     )
+
+
+def training_step(
+    model: dmm.Model, examples: dmm.Example, batch: int, steps: int, *, objective=dmm.denoising
+):
+    """A function that runs `steps` training steps as `fit` does."""
     params, static = eqx.partition(model.network, eqx.is_inexact_array)
-    loss_fn = fitting.loss_function(model, static, dmm.denoising, dmm.likelihood_weighting)
-    source = Arrays(dmm.Example(data))
-    params, restore = ravel_pytree(params)
+    loss_fn = fitting.loss_function(model, static, objective, dmm.likelihood_weighting)
+    source = Arrays(examples)
+    params, restore = loop.as_vector(params)
     loss_fn = loop.of_vector(loss_fn, restore)
-    settings = loop.Settings(10**9, BATCH, fitting.adam(1e-4, None, 10.0, 10**6))
-    advance = loop.compile_advance(loss_fn, source, key, settings)
-    state = loop.initial_state(params, settings)
-    carried = {"state": state}
+    settings = loop.Settings(10**9, batch, fitting.adam(1e-4, None, 10.0, 10**6))
+    advance = loop.compile_advance(loss_fn, source, jax.random.key(0), settings)
+    carried = {"state": loop.initial_state(params, settings)}
 
     def run():
         carried["state"], report = advance(carried["state"], source.block(0, steps), steps)
         return report
 
-    return run, model
+    return run
 
 
-def bare_step(model: dmm.Model, steps: int):
+def bare_step(model: dmm.Model, size: int, batch: int, steps: int):
     """A function that runs `steps` of forward, backward and Adam on the network alone."""
     params, static = eqx.partition(model.network, eqx.is_inexact_array)
     adam = optax.adam(1e-4)
-    inputs = jax.random.normal(jax.random.key(1), (BATCH, DIM))
-    targets = jax.random.normal(jax.random.key(2), (BATCH, DIM))
-    taus = jnp.linspace(0.1, 1.0, BATCH)
+    inputs = jax.random.normal(jax.random.key(1), (batch, size))
+    targets = jnp.zeros((batch, 1))
+    taus = jnp.linspace(0.1, 1.0, batch)
 
     def loss(params):
         network = eqx.combine(params, static)
@@ -114,8 +117,10 @@ def main() -> None:
     on_gpu = jax.default_backend() != "cpu"
     steps, repeats = (1000, 5) if on_gpu else (50, 3)
 
-    train, model = training_step(steps)
-    ours, bare = seconds([train, bare_step(model, steps)], repeats=repeats)
+    data = jax.random.normal(jax.random.key(0), (50_000, DIM))
+    model = small_model(data, dmm.Euclidean(DIM), width=WIDTH, depth=DEPTH)
+    train = training_step(model, dmm.Example(data), BATCH, steps)
+    ours, bare = seconds([train, bare_step(model, DIM, BATCH, steps)], repeats=repeats)
 
     def draw():
         return model.sample(jax.random.key(3), BATCH, steps=SAMPLING, sampler=dmm.Euler())

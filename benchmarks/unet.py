@@ -21,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from bench import seconds
-from jax.flatten_util import ravel_pytree
 
 import dmm
 from dmm.experiments import mnist
@@ -45,7 +44,7 @@ def model_of(kind: str) -> dmm.Model:
 def training(model: dmm.Model):
     """A function that runs steps of training as `fit` does."""
     params, static = eqx.partition(model.network, eqx.is_inexact_array)
-    params, restore = ravel_pytree(params)
+    params, restore = loop.as_vector(params)
     loss_fn = fitting.loss_function(model, static, dmm.denoising, dmm.likelihood_weighting)
     loss_fn = loop.of_vector(loss_fn, restore)
     discrete = isinstance(model.process.data, dmm.Finite)

@@ -10,7 +10,7 @@ from jaxtyping import Array
 from scipy.special import polygamma, psi
 
 from .._types import Key, Scalar, Time
-from .draws import log_gamma
+from .draws import log_gamma, settled
 
 MOST = 128  # exponential times that are drawn one by one
 EARLY = 4 / MOST  # below this time the number is Gaussian
@@ -31,7 +31,8 @@ class Lineages(eqx.Module):
         """One draw, a whole number as a float."""
         tau = jnp.asarray(tau, jnp.result_type(float))
         late_key, early_key = jax.random.split(key)
-        return jnp.where(tau < EARLY, self._early(early_key, tau), self._late(late_key, tau))
+        early, late = self._early(early_key, tau), self._late(late_key, tau)
+        return settled(jnp.where(tau < EARLY, early, late))
 
     def mean(self, tau: Time) -> Scalar:
         """E A(τ) to leading order at small τ: 2η/τ, η = b/(eᵇ − 1), b = ½(θ − 1)τ."""

@@ -15,13 +15,18 @@ def zeros(space: Space, x: Point) -> Point:
     return _smooth(space).zero(x)
 
 
-def move(space: Space, x: Point, v: Point) -> Point:
-    """The point of the space reached from x along v."""
+def move(space: Space, x: Point, v: Point, *, reflect: bool = False) -> Point:
+    """The point of the space reached from x along v; one outside goes to the nearest inside.
+
+    With `reflect` it goes as far inside as it was out.
+    """
     if isinstance(space, Product):
         terms = zip(space.factors, x, v, strict=True)
-        return tuple(move(factor, y, w) for factor, y, w in terms)
+        return tuple(move(factor, y, w, reflect=reflect) for factor, y, w in terms)
     space = _smooth(space)
-    return space.project(space.exp(x, v))
+    reached = space.exp(x, v)
+    inside = space.project(reached)
+    return space.project(2 * inside - reached) if reflect else inside
 
 
 def draw_noise(key: Key, space: Space, x: Point) -> Point:
