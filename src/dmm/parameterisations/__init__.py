@@ -5,6 +5,7 @@ from .chains import PredictRates, PriorLogistic, PriorLogits
 from .gaussian import Preconditioned, PredictData, PredictNoise
 from .generic import Factors, PredictScore, Relative
 from .lineages import PredictDeparture, PredictLineages
+from .waves import WithWaves
 
 __all__ = [
     "Factors",
@@ -19,5 +20,6 @@ __all__ = [
     "PriorLogistic",
     "PriorLogits",
     "Relative",
+    "WithWaves",
     "default_parameterisation",
 ]

@@ -7,10 +7,11 @@ from .base import Parameterisation, default_parameterisation
 
 
 class PredictLineages(Parameterisation):
-    """s = ∇log π + √(m/x) · output, part by part of a composition; m the mean lineages at τ.
+    """s = ∇log π + m/√(1 + mx) · output, part by part of a composition; m the mean lineages at τ.
 
-    The output is (L̂ − Âx)/√(mx), L̂ the expected lineages of the parts and Â of all: of order one,
-    since given x the lineages L − Ax have variance of order mx. And L̂ vanishes with x, as it must.
+    The output is (L̂ − Âx)√(1 + mx)/(mx), L̂ the expected lineages of the parts and Â of all: of
+    order one, since given x the lineages L − Ax have variance of order mx. And L̂ vanishes with x,
+    as it must, in proportion: the flow's divergence stays bounded up to the boundary.
     """
 
     def inputs(self, process: AbstractWrightFisher, x, tau):
@@ -20,15 +21,16 @@ class PredictLineages(Parameterisation):
         return jnp.zeros_like(x)
 
     def score(self, process: AbstractWrightFisher, output, x, tau):
-        return process.at_rest(x) + jnp.sqrt(process.lineages.mean(tau) / x) * output
+        m = process.lineages.mean(tau)
+        return process.at_rest(x) + m / jnp.sqrt(1 + m * x) * output
 
 
 class PredictDeparture(Parameterisation):
-    """s = ∇log π + √(m/(x(1 − x))) · output, in every coordinate of a box.
+    """s = ∇log π + m/√(1 + mv) · output with v = x(1 − x), in every coordinate of a box.
 
-    m is the mean number of lineages A at τ: the target differs from ∇log π by (L − Ax)/(x(1 − x)),
-    and L has variance of order mx(1 − x) given x. The process stays inside, since at the bounds
-    the drift is that of π.
+    m is the mean number of lineages A at τ: the target differs from ∇log π by (L − Ax)/v, and L
+    has variance of order mv given x. The process stays inside, since at the bounds the drift is
+    that of π.
     """
 
     def inputs(self, process: Jacobi, x, tau):
@@ -38,7 +40,8 @@ class PredictDeparture(Parameterisation):
         return jnp.zeros_like(x)
 
     def score(self, process: Jacobi, output, x, tau):
-        return process.at_rest(x) + jnp.sqrt(process.lineages.mean(tau) / (x * (1 - x))) * output
+        m = process.lineages.mean(tau)
+        return process.at_rest(x) + m / jnp.sqrt(1 + m * x * (1 - x)) * output
 
 
 @default_parameterisation.register(Jacobi)
