@@ -1,7 +1,6 @@
 """The Wright–Fisher diffusion: the paper's on the simplex (section 6.4)."""
 
 import math
-from typing import Literal, get_args
 
 import equinox as eqx
 import jax
@@ -75,6 +74,17 @@ class AbstractWrightFisher(AbstractDiffusion):
         n = self.data.parts
         return jnp.asarray(0.5 * (n - 1) * (sum(self.mutation) - n), x.dtype)
 
+    def reverse_rates(self, x: Array, score: Array) -> Array:
+        """The paper's r_ij, of rows that sum to 0: the reverse drift is Σ_i r_ij x_i.
+
+        r_ij = ½ϑ_j + (ϑ_i − 1 − s_i) x_j/x_i for i ≠ j, s_i = x_i ∂_i log β. The same in lineages,
+        s = ϑ − 1 + L̂ − Âx, is ½(ϑ + 2L̂ − |ϑ + 2L̂|x).
+        """
+        rates = self.rates(x)
+        r = 0.5 * rates[None] + ((rates - 1) / x - score)[:, None] * x[None]
+        off = r * (1 - jnp.eye(len(x), dtype=x.dtype))
+        return off - jnp.diag(jnp.sum(off, 1))
+
     def at_rest(self, x: Array) -> Array:
         """The score of Dirichlet(ϑ)."""
         # Not less its mean, as a gradient would be: one small part would cost all others' digits.
@@ -114,7 +124,7 @@ class WrightFisher(AbstractWrightFisher, Stationary):
         return x
 
 
-Scheme = Literal["euler", "dirichlet"]
+SCHEMES = ("euler", "dirichlet")
 
 
 class SimulatedWrightFisher(AbstractWrightFisher, Noising):
@@ -130,7 +140,7 @@ class SimulatedWrightFisher(AbstractWrightFisher, Noising):
     mutation: tuple[float, ...] = eqx.field(static=True)
     horizon: float = eqx.field(static=True)
     substeps: int = eqx.field(static=True)
-    scheme: Scheme = eqx.field(static=True)
+    scheme: str = eqx.field(static=True)
 
     def __init__(
         self,
@@ -138,7 +148,7 @@ class SimulatedWrightFisher(AbstractWrightFisher, Noising):
         mutation=3.0,
         *,
         substeps: int = 1000,
-        scheme: Scheme = "euler",
+        scheme: str = "euler",
         horizon: float | None = None,
     ):
         self.data, self.mutation = data, _rates(mutation, data.parts)
@@ -146,8 +156,8 @@ class SimulatedWrightFisher(AbstractWrightFisher, Noising):
         self.substeps, self.scheme = substeps, scheme
         positive(horizon=self.horizon)
         at_least(1, substeps=substeps)
-        if scheme not in get_args(Scheme):
-            raise ValueError(f"scheme: expected 'euler' or 'dirichlet', got {scheme!r}")
+        if scheme not in SCHEMES:
+            raise ValueError(f"scheme: expected one of {', '.join(SCHEMES)}, got {scheme!r}")
 
     def draw(self, key, x0, tau):
         h = tau / self.substeps

@@ -1,7 +1,7 @@
 """Where data lives. A space imports nothing of the library."""
 
 from .base import Smooth, Space
-from .box import Box
+from .box import Box, inset
 from .euclidean import Euclidean
 from .finite import Finite
 from .product import Product
@@ -24,4 +24,5 @@ __all__ = [
     "Units",
     "closure",
     "default_units",
+    "inset",
 ]

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from .._checks import numbers
 from .base import Flat, stacked
 
 INSIDE = 6e-8  # how near to a bound a number can be told from it, as a share of the width
@@ -47,7 +48,7 @@ class Box(Flat):
             if edge.any():
                 raise ValueError(
                     f"{name}: {np.sum(edge.any(1))} rows lie on a bound, where no density is "
-                    "defined; widen the box a little, or move them inside"
+                    "defined; move them inside by dmm.inset(data, box, share=...), or widen the box"
                 )
         return jnp.asarray(array, jnp.result_type(float))
 
@@ -60,3 +61,22 @@ class Box(Flat):
         low, high = (jnp.asarray(bound, x.dtype) for bound in (self.low, self.high))
         margin = INSIDE * (high - low)
         return jnp.clip(x, low + margin, high - margin)
+
+
+def inset(data, box: Box, share: float) -> np.ndarray:
+    """Points of a box, those within a `share` of its width from a bound moved that far inside.
+
+    For numbers on a bound, such as rounded ones: choose the share below what could be measured.
+    """
+    array = np.asarray(numbers(data, "data"), np.float64)
+    if array.ndim != 2 or array.shape[1] != len(box.low):
+        raise ValueError(f"data: expected shape (n, {len(box.low)}), got {array.shape}")
+    if not INSIDE < share < 0.5:
+        raise ValueError(f"share: must lie between {INSIDE} and 0.5, got {share}")
+    low, high = np.array(box.low), np.array(box.high)
+    outside = ~((array >= low) & (array <= high))
+    if outside.any():
+        row, column = np.argwhere(outside)[0]
+        raise ValueError(f"data: {array[row, column]:.6g} in row {row} lies outside the box")
+    margin = share * (high - low)
+    return np.clip(array, low + margin, high - margin)
