@@ -20,7 +20,7 @@ from .likelihood import elbo, flow_log_likelihood, unexplained
 from .networks import Observations
 from .parameterisations import Parameterisation
 from .parameterisations.chains import PredictsStates
-from .processes import Noising, Tractable
+from .processes import HasDensity, Noising, Tractable, supports
 from .samplers import Bridge, Clamped, Sampler, Trapezoidal, default_sampler, simulate
 from .samplers.unmasking import Unmasking, has_masks
 from .schedules import Schedule, ScheduleGrid
@@ -121,9 +121,11 @@ class Model(eqx.Module):
         x, given = self._check_pairs(x, given)
         pilot_key, key = jax.random.split(check_key(key))
         n = len(jax.tree.leaves(x)[0])
-        # A pilot, with noise of its own, says how much the bound's control variate can do.
-        few = jax.tree.map(lambda leaf: leaf[:512], (x, given))
-        share = _share(self, process, jax.random.split(pilot_key, min(n, 512)), *few)
+        share = None
+        if supports(process, HasDensity):
+            # A pilot, with noise of its own, says how much the bound's control variate can do.
+            few = jax.tree.map(lambda leaf: leaf[:512], (x, given))
+            share = _share(self, process, jax.random.split(pilot_key, min(n, 512)), *few)
         args = (jax.random.split(key, n), x, given)
         return _batched(
             lambda *args: _elbo(self, process, draws, share, *args), args, batch_size, "bound"
