@@ -44,7 +44,7 @@ class Jacobi(AbstractDiffusion, Stationary):
     b: float = eqx.field(static=True)
     horizon: float = eqx.field(static=True)
 
-    def __init__(self, data: Box, a: float = 2.0, b: float = 2.0, *, horizon: float | None = None):
+    def __init__(self, data: Box, a: float = 1.0, b: float = 1.0, *, horizon: float | None = None):
         positive(a=a, b=b)
         self.data, self.a, self.b = data, float(a), float(b)
         total = self.a + self.b

@@ -97,14 +97,15 @@ class WrightFisher(AbstractWrightFisher, Stationary):
     Dirichlet(ϑ) is invariant. Of the A(τ) lineages left at τ, L ~ Multinomial(A, x_0) lead to the
     parts, and x_τ given them is Dirichlet(ϑ + L): an exact draw, whose latents give the target
     (ϑ + L − 1)/x − A. (A constant does not count, and without it −A of 10⁵ and more would have to
-    cancel.)
+    cancel.) By default ϑ = 1, whose invariant law is uniform: with more, the model's density falls
+    to 0 at the boundary below the scale of τ_min, and data near it cost tenths of nats.
     """
 
     data: Simplex
     mutation: tuple[float, ...] = eqx.field(static=True)
     horizon: float = eqx.field(static=True)
 
-    def __init__(self, data: Simplex, mutation=3.0, *, horizon: float | None = None):
+    def __init__(self, data: Simplex, mutation=1.0, *, horizon: float | None = None):
         self.data, self.mutation = data, _rates(mutation, data.parts)
         self.horizon = _horizon(self.mutation) if horizon is None else horizon
         positive(horizon=self.horizon)
@@ -145,7 +146,7 @@ class SimulatedWrightFisher(AbstractWrightFisher, Noising):
     def __init__(
         self,
         data: Simplex,
-        mutation=3.0,
+        mutation=1.0,
         *,
         substeps: int = 1000,
         scheme: str = "euler",

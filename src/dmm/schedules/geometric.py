@@ -5,7 +5,7 @@ import math
 import equinox as eqx
 import jax.numpy as jnp
 
-from ..processes import Noising
+from ..processes import AbstractWrightFisher, Jacobi, Noising
 from .base import Schedule, default_schedule
 
 
@@ -33,3 +33,10 @@ class Geometric(Schedule):
 @default_schedule.register(Noising)
 def _(process):
     return Geometric(1e-5 * process.horizon, process.horizon)
+
+
+@default_schedule.register(AbstractWrightFisher)
+@default_schedule.register(Jacobi)
+def _(process):
+    # Parts of data may be small: about as small as τ_min is what a model can tell apart.
+    return Geometric(1e-6, process.horizon)
