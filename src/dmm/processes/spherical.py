@@ -1,16 +1,17 @@
 """Brownian motion on spheres."""
 
-import math
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array
 
 from .._checks import positive
+from .._types import Scalar, Time
 from ..spaces import Sphere
 from .base import Law, Noised, Stationary, default_process
 from .diffusion import AbstractDiffusion
 from .draws import log_beta
+from .heat import log_heat_kernel, log_uniform
 from .lineages import Lineages
 
 
@@ -24,8 +25,7 @@ class UniformOnSphere(Law):
         return z / jnp.linalg.norm(z)
 
     def log_prob(self, x):
-        half = (self.dimension + 1) / 2
-        return jnp.asarray(math.lgamma(half) - math.log(2) - half * math.log(math.pi), x.dtype)
+        return jnp.asarray(log_uniform(self.dimension), x.dtype)
 
 
 class SphericalBrownian(AbstractDiffusion, Stationary):
@@ -87,6 +87,17 @@ class SphericalBrownian(AbstractDiffusion, Stationary):
         # proj_x(x_0)/(1 + ⟨x_0, x⟩) = tan(half the way) times the unit vector from x towards x_0.
         target = count * near / far * (sine * x0 - cosine * away)
         return Noised(x, target)
+
+    def log_transition(self, x: Array, x0: Array, tau: Time) -> Scalar:
+        """log q_τ(x | x_0), the heat kernel: a mixture over A from τ = min(1/10, 1/n) on, below it
+        an expansion in τ.
+
+        Error of the logarithm in double precision: 10⁻⁹ for the mixture, 10⁻⁶ for the expansion up
+        to an angle of 2.5 and rounding for n = 1 and n = 3. Beyond that angle, where the density is
+        e^{−3/τ} of its peak, the expansion fades to the leading order: at −x_0 it is off by 0.2 on
+        S², 1 on S⁵ and 70 (of 400) on S⁶⁴. Single precision adds a few units of rounding.
+        """
+        return log_heat_kernel(x, x0, tau)
 
     def lift(self, key, x0):
         return x0, jnp.zeros((), x0.dtype)
