@@ -5,8 +5,6 @@ import importlib
 import inspect
 import pathlib
 import pkgutil
-import subprocess
-import sys
 
 import equinox as eqx
 import pytest
