@@ -12,9 +12,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._checks import at_least, numbers
 from ..processes.draws import log_dirichlet
-from ..spaces.simplex import SMALLEST
 from .toys import Numbers
 
+TINY = 1e-30  # the smallest part that single precision holds with room to spare
 _COMPONENTS = 4  # of each of the paper's mixtures
 
 
@@ -35,7 +35,7 @@ class DirichletMixture(eqx.Module):
                 "alphas: expected rows of two numbers or more, shape (components, parts), got "
                 f"{alphas.shape}; put one component in alphas[None]"
             )
-        _require(alphas, (alphas >= SMALLEST) & (alphas < np.inf), "alphas", "positive and finite")
+        _require(alphas, (alphas >= TINY) & (alphas < np.inf), "alphas", "positive and finite")
         k = alphas.shape[0]
         weights = numbers(np.ones(k) if weights is None else weights, "weights")
         if weights.shape != (k,):
@@ -73,7 +73,7 @@ class DirichletMixture(eqx.Module):
         """One point; parts too small for the precision are 1e-30."""
         which, parts = jax.random.split(key)
         k = jax.random.categorical(which, jnp.log(self.weights))
-        return jnp.maximum(jnp.exp(log_dirichlet(parts, self.alphas[k])), SMALLEST)
+        return jnp.maximum(jnp.exp(log_dirichlet(parts, self.alphas[k])), TINY)
 
     def log_prob(self, x: Float[Array, " n"]) -> Float[Array, ""]:
         """log p(x)."""

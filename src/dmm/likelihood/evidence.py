@@ -46,14 +46,15 @@ def elbo(
         x, target = noised.x, noised.target
         score = score_fn(x, tau)
         if rests:
-            return process.phi(x, target, score) - process.phi(x, target, process.at_rest(x))
+            return process.excess(x, target, score, process.at_rest(x))
         zero = jax.tree.map(jnp.zeros_like, score)
-        offset = process.source(x) - process.phi(x, target, zero)
+        source = process.source(x)
+        estimate = process.excess(x, target, score, zero) + source
         if exact:
             alpha = share(tau) if share else signal(process, tau)
             slope = jax.grad(lambda t: process.entropy(x0, t))(tau)
-            offset = alpha * offset - (1 - alpha) * slope
-        return process.phi(x, target, score) + offset
+            estimate += (1 - alpha) * (process.phi(x, target, zero) - source - slope)
+        return estimate
 
     tau, weight = schedule.draw(times_key, draws)
     learned = jnp.mean(weight * jax.vmap(integrand)(jax.random.split(noise_key, draws), tau))

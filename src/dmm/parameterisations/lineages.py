@@ -12,10 +12,15 @@ class PredictLineages(Parameterisation):
     The output is (L̂ − Âx)√(1 + mx)/(mx), L̂ the expected lineages of the parts and Â of all: of
     order one, since given x the lineages L − Ax have variance of order mx. And L̂ vanishes with x,
     as it must, in proportion: the flow's divergence stays bounded up to the boundary.
+
+    The inputs are √(Nx) and log((1 + mx)/(1 + m/N)): near the boundary scores vary on the scale
+    1/m, which may be any share of the first.
     """
 
     def inputs(self, process: AbstractWrightFisher, x, tau):
-        return process.space.features(x)
+        m, parts = process.lineages.mean(tau), process.data.parts
+        near = jnp.log1p(m * x) - jnp.log1p(m / parts)
+        return jnp.concatenate([process.space.features(x), near])
 
     def outputs(self, process: AbstractWrightFisher, x):
         return jnp.zeros_like(x)
@@ -30,11 +35,14 @@ class PredictDeparture(Parameterisation):
 
     m is the mean number of lineages A at τ: the target differs from ∇log π by (L − Ax)/v, and L
     has variance of order mv given x. The process stays inside, since at the bounds the drift is
-    that of π.
+    that of π. The inputs are 2x − 1 and, for what varies near the bounds on the scale 1/m,
+    log((1 + mx)/(1 + m(1 − x))).
     """
 
     def inputs(self, process: Jacobi, x, tau):
-        return process.space.features(x)
+        m = process.lineages.mean(tau)
+        near = jnp.log1p(m * x) - jnp.log1p(m * (1 - x))
+        return jnp.concatenate([process.space.features(x), near])
 
     def outputs(self, process: Jacobi, x):
         return jnp.zeros_like(x)

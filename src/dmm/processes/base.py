@@ -44,6 +44,13 @@ class Process(eqx.Module):
         """Φ(q/β)(x) from the target of q and the score of β: a Bregman divergence of the two."""
 
     @abc.abstractmethod
+    def excess(self, x: Point, target: Score, score: Score, other: Score) -> Scalar:
+        """Φ of a score less Φ of another one, against one target in which it is linear.
+
+        What the target alone gives to Φ has left it: that may be larger by any number of digits.
+        """
+
+    @abc.abstractmethod
     def implicit(self, score_fn: ScoreFn, x: Point, *, key: Key | None = None) -> Scalar:
         """β⁻¹L*β + L log β at x. Exact without a key; with one, an unbiased cheaper estimate."""
 

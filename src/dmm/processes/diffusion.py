@@ -64,6 +64,10 @@ class AbstractDiffusion(Process):
         error = target - score
         return 0.5 * jnp.sum(error * self.flux(x, error))
 
+    def excess(self, x, target, score, other):
+        """½⟨s − r, a(s + r − 2u)⟩."""
+        return 0.5 * jnp.sum((score - other) * self.flux(x, score + other - 2 * target))
+
     def implicit(self, score_fn: ScoreFn, x: Array, *, key: Key | None = None) -> Scalar:
         """div(as) + ½⟨s, as⟩ + L*1; the divergence by one random probe where a key is given."""
         s = score_fn(x)

@@ -76,6 +76,13 @@ class Jump(Process):
         entropy = jnp.where(target > 0, positive * (jnp.log(positive) - score), 0.0)
         return jnp.sum(inflow * (jnp.exp(score) - target + entropy))
 
+    def excess(self, x, target, score, other):
+        """Σ_y B(y → x) [e^s − e^r − ρ(s − r)]."""
+        inflow = self.inflow(x)
+        score, other = _where_used(inflow, score), _where_used(inflow, other)
+        change = jnp.where(target > 0, target * (score - other), 0.0)
+        return jnp.sum(inflow * (jnp.exp(score) - jnp.exp(other) - change))
+
     def implicit(self, score_fn: ScoreFn, x: Array, *, key: Array | None = None) -> Scalar:
         """Σ_y B(y → x) e^{s(x, y)} − B(x → y) (1 + s(y, x)): the score at x and at y.
 

@@ -51,6 +51,10 @@ class AbstractProduct(Process):
         terms = _each(self.conditional(x), self.speeds, x)
         return sum(c * p.phi(y, target[i], score[i]) for i, p, c, y in terms)
 
+    def excess(self, x, target, score, other):
+        terms = _each(self.conditional(x), self.speeds, x)
+        return sum(c * p.excess(y, target[i], score[i], other[i]) for i, p, c, y in terms)
+
     def implicit(self, score_fn, x, *, key=None):
         keys = [None] * len(x) if key is None else jax.random.split(key, len(x))
         terms = _each(self.conditional(x), self.speeds, x)

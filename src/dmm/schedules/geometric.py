@@ -35,8 +35,14 @@ def _(process):
     return Geometric(1e-5 * process.horizon, process.horizon)
 
 
+# Parts of data may be small: about as small as τ_min is what a model can tell apart.
+
+
 @default_schedule.register(AbstractWrightFisher)
+def _(process):
+    return Geometric(1e-9, process.horizon)
+
+
 @default_schedule.register(Jacobi)
 def _(process):
-    # Parts of data may be small: about as small as τ_min is what a model can tell apart.
-    return Geometric(1e-6, process.horizon)
+    return Geometric(1e-7, process.horizon)  # next to 1 nothing smaller can be written

@@ -7,14 +7,15 @@ import numpy as np
 from .._checks import numbers
 from .base import Smooth, stacked
 
-SMALLEST = 1e-30  # what stands for 0 where a part must be positive
+SMALLEST = 1e-16  # what stands for 0 where a part must be positive: 1/x² is finite, in floats too
 
 
 class Simplex(Smooth):
     """n parts, positive, that sum to 1: points are vectors of length n.
 
-    Densities are w.r.t. Lebesgue measure of the first n − 1 parts, as the Dirichlet's. Tangent
-    coordinates are vectors of length n that sum to 0; what is constant does not count.
+    Parts below 10⁻¹⁶ count as that. Densities are w.r.t. Lebesgue measure of the first n − 1 parts,
+    as the Dirichlet's. Tangent coordinates are vectors of length n that sum to 0; what is in
+    proportion to x does not count.
     """
 
     parts: int = eqx.field(static=True)
@@ -43,7 +44,7 @@ class Simplex(Smooth):
                     f"{name}: row {int(off.argmax())} sums to {array[off.argmax()].sum():.6g}, not "
                     "to 1; use dmm.closure(data) to divide rows by their sums"
                 )
-            array = array / array.sum(1, keepdims=True)
+            array = np.maximum(array / array.sum(1, keepdims=True), SMALLEST)
         return jnp.asarray(array, jnp.result_type(float))
 
     def features(self, x):
@@ -60,7 +61,8 @@ class Simplex(Smooth):
         return jnp.zeros_like(x)
 
     def tangent(self, x, v):
-        return v - jnp.mean(v)
+        # Along x, not along a constant: a small part is moved by a share of itself.
+        return v - x * jnp.sum(v)
 
     def project(self, x):
         positive = jnp.maximum(x, SMALLEST)
