@@ -7,11 +7,12 @@ from .base import Parameterisation, default_parameterisation
 
 
 class PredictLineages(Parameterisation):
-    """s = ∇log π + m/√(1 + mx) · output, part by part of a composition; m the mean lineages at τ.
+    """s = ∇log π + m/(1 + mx) · output, part by part of a composition; m the mean lineages at τ.
 
-    The output is (L̂ − Âx)√(1 + mx)/(mx), L̂ the expected lineages of the parts and Â of all: of
-    order one, since given x the lineages L − Ax have variance of order mx. And L̂ vanishes with x,
-    as it must, in proportion: the flow's divergence stays bounded up to the boundary.
+    The output is (L̂ − Âx)(1 + mx)/(mx), L̂ the expected lineages of the parts and Â of all. Where
+    mx is large it is x ∂log q/π, the paper's s less that of π, and hardly depends on τ: what is
+    learned at one time holds at all earlier ones. And L̂ vanishes with x, as it must, in proportion:
+    the flow's divergence stays bounded up to the boundary.
 
     The inputs are √(Nx) and log((1 + mx)/(1 + m/N)): near the boundary scores vary on the scale
     1/m, which may be any share of the first.
@@ -27,16 +28,15 @@ class PredictLineages(Parameterisation):
 
     def score(self, process: AbstractWrightFisher, output, x, tau):
         m = process.lineages.mean(tau)
-        return process.at_rest(x) + m / jnp.sqrt(1 + m * x) * output
+        return process.at_rest(x) + m / (1 + m * x) * output
 
 
 class PredictDeparture(Parameterisation):
-    """s = ∇log π + m/√(1 + mv) · output with v = x(1 − x), in every coordinate of a box.
+    """s = ∇log π + m/(1 + mv) · output with v = x(1 − x), in every coordinate of a box.
 
-    m is the mean number of lineages A at τ: the target differs from ∇log π by (L − Ax)/v, and L
-    has variance of order mv given x. The process stays inside, since at the bounds the drift is
-    that of π. The inputs are 2x − 1 and, for what varies near the bounds on the scale 1/m,
-    log((1 + mx)/(1 + m(1 − x))).
+    m is the mean number of lineages A at τ: the target differs from ∇log π by (L − Ax)/v. The
+    process stays inside, since at the bounds the drift is that of π. The inputs are 2x − 1 and,
+    for what varies near the bounds on the scale 1/m, log((1 + mx)/(1 + m(1 − x))).
     """
 
     def inputs(self, process: Jacobi, x, tau):
@@ -49,7 +49,7 @@ class PredictDeparture(Parameterisation):
 
     def score(self, process: Jacobi, output, x, tau):
         m = process.lineages.mean(tau)
-        return process.at_rest(x) + m / jnp.sqrt(1 + m * x * (1 - x)) * output
+        return process.at_rest(x) + m / (1 + m * x * (1 - x)) * output
 
 
 @default_parameterisation.register(Jacobi)

@@ -14,11 +14,12 @@ FEW = 16  # the mean count below which a class is drawn by its binomial law
 PROPOSALS = 4  # of Marsaglia and Tsang's; each is accepted with probability above 0.95
 
 
-def log_gamma(key: Key, shape: Array) -> Array:
-    """log G for G ~ Gamma(shape) of rate 1, entry by entry; any shape > 0.
+def log_gamma(key: Key, shape: Array, scale: Array | float = 1.0) -> Array:
+    """log(G/scale) for G ~ Gamma(shape) of rate 1, entry by entry; any shape > 0.
 
     Marsaglia and Tsang (2000) for shapes of 1 and more: of four proposals the first accepted
-    one (none is once in 10⁵, for shapes near 1). Below 1, G(a) = G(a + 1) U^{1/a}.
+    one (none is once in 10⁵, for shapes near 1). Below 1, G(a) = G(a + 1) U^{1/a}. A scale like
+    the shape keeps the digits of G − E G where shapes are large.
     """
     normal_key, uniform_key, boost_key = jax.random.split(key, 3)
     dtype = shape.dtype
@@ -27,20 +28,20 @@ def log_gamma(key: Key, shape: Array) -> Array:
     d = a - 1 / 3
     c = 1 / jnp.sqrt(9 * d)
     z = jax.random.normal(normal_key, (PROPOSALS, *shape.shape), dtype)
-    root = 1 + c[None] * z
-    log_v = 3 * jnp.log(jnp.maximum(root, 1e-3))
+    step = c[None] * z
+    log_v = 3 * jnp.log1p(jnp.maximum(step, -0.999))
     u = _uniform(uniform_key, z.shape, dtype)
-    bound = 0.5 * z**2 + d[None] * (1 - jnp.exp(log_v) + log_v)
-    accepted = (root > 1e-3) & (jnp.log(u) < bound)
+    bound = 0.5 * z**2 + d[None] * (log_v - jnp.expm1(log_v))
+    accepted = (step > -0.999) & (jnp.log(u) < bound)
     first = jnp.argmax(accepted, 0)
-    found = jnp.log(d) + jnp.take_along_axis(log_v, first[None], 0)[0]
+    found = jnp.log(d / scale) + jnp.take_along_axis(log_v, first[None], 0)[0]
     boost = jnp.log(_uniform(boost_key, shape.shape, dtype)) / jnp.where(small, shape, 1.0)
     return settled(jnp.where(small, found + boost, found))
 
 
 def log_dirichlet(key: Key, shape: Array) -> Array:
     """log p for p ~ Dirichlet(shape), along the last axis."""
-    return jax.nn.log_softmax(log_gamma(key, shape))
+    return jax.nn.log_softmax(log_gamma(key, shape, jnp.sum(shape, -1, keepdims=True)))
 
 
 def log_beta(key: Key, a: Array, b: Array) -> tuple[Array, Array]:
@@ -76,7 +77,9 @@ def _many(key: Key, count: Array, p: Array) -> Array:
     large = jnp.round(count * p + jnp.sqrt(count) * root * z)
     few = jnp.minimum(count * p, FEW) / count
     quantile = jax.scipy.stats.norm.cdf(z / jnp.sqrt(jnp.maximum(1 - p, 1e-6)))
-    found = jnp.where(count * p < FEW, _binomial(quantile, count, few), jnp.maximum(large, 0.0))
+    # Next to 1 rounding of the sums would decide.
+    drawn = _binomial(jnp.minimum(quantile, 1 - 2e-6), count, few)
+    found = jnp.where(count * p < FEW, drawn, jnp.maximum(large, 0.0))
     biggest = jnp.arange(len(p)) == jnp.argmax(p)
     rest = jnp.sum(jnp.where(biggest, 0.0, found))
     return jnp.where(biggest, jnp.maximum(count - rest, 0.0), found)

@@ -6,6 +6,7 @@ from .exponential import Exponential
 from .geometric import Geometric
 from .grids import PowerGrid, ScheduleGrid
 from .linear import ConstantRate, Linear
+from .power import Power
 from .weightings import likelihood_weighting, variance_weighting
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Exponential",
     "Geometric",
     "Linear",
+    "Power",
     "PowerGrid",
     "Schedule",
     "ScheduleGrid",

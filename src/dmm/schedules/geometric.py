@@ -5,7 +5,7 @@ import math
 import equinox as eqx
 import jax.numpy as jnp
 
-from ..processes import AbstractWrightFisher, Jacobi, Noising
+from ..processes import Noising
 from .base import Schedule, default_schedule
 
 
@@ -33,16 +33,3 @@ class Geometric(Schedule):
 @default_schedule.register(Noising)
 def _(process):
     return Geometric(1e-5 * process.horizon, process.horizon)
-
-
-# Parts of data may be small: about as small as τ_min is what a model can tell apart.
-
-
-@default_schedule.register(AbstractWrightFisher)
-def _(process):
-    return Geometric(1e-9, process.horizon)
-
-
-@default_schedule.register(Jacobi)
-def _(process):
-    return Geometric(1e-7, process.horizon)  # next to 1 nothing smaller can be written
