@@ -78,6 +78,12 @@ def reversing_twice_gives_the_process_back(p, log_beta, log_q, f, g, x):
     return p.reverse(score).reverse(score).generator(f, x), p.generator(f, x)
 
 
+def excess_is_a_difference(p, log_beta, log_q, f, g, x):
+    """Φ(q/β) − Φ(q/γ), γ = e^g."""
+    target, s, r = p.mean(p.score(log_q, x)), p.score(log_beta, x), p.score(g, x)
+    return p.excess(x, target, s, r), p.phi(x, target, s) - p.phi(x, target, r)
+
+
 POINTWISE = (
     constants_are_harmonic,
     source_is_the_adjoint_of_one,
@@ -87,6 +93,7 @@ POINTWISE = (
     reverse_is_the_time_reversal,
     auxiliary_process_is_the_adjoint_of_the_reverse,
     reversing_twice_gives_the_process_back,
+    excess_is_a_difference,
 )
 
 

@@ -20,6 +20,7 @@ SCHEDULES = {
     "linear": dmm.Linear(6.0),
     "geometric": dmm.Geometric(1e-4, 10.0),
     "cosine": dmm.Cosine(10.0),
+    "power": dmm.Power(1e-6, 10.0, 4.0),
     "exponential": dmm.Exponential(),
 }
 GRIDS = {"schedule": dmm.ScheduleGrid(), "power": dmm.PowerGrid(), "power 2": dmm.PowerGrid(2.0)}

@@ -112,7 +112,7 @@ def _errors(known: np.ndarray) -> dict:
 def _draw(run: Run, test, known, samples, names) -> None:
     largest = [int(i) for i in np.argsort(-known.mean(0))[:6]]
     sets = {"data": np.log10(known), "model": np.log10(samples)}
-    short = [f"log₁₀ {name[:28]}" for name in names]
+    short = [f"log₁₀ {name[:22]}" for name in names]
     run.figure("marginals", marginals(sets, columns=largest, names=short))
     order = np.argsort(-known.mean(0))
     result, axes = figure(1, 2, size=(3.4, 3.0))

@@ -26,8 +26,8 @@ PRESETS = {
     },
     "laptop": {},
     "paper": {
-        "seeds": 5, "steps": 100_000, "width": 512, "batch_size": 512, "test_points": 20_000,
-        "draws": 512, "flow_points": 20_000,
+        "seeds": "0,1,2,3,4", "steps": 100_000, "width": 512, "batch_size": 512,
+        "test_points": 20_000, "draws": 512, "flow_points": 20_000,
     },
 }  # fmt: skip
 
@@ -64,7 +64,7 @@ def simplex(
     run: Run,
     *,
     parts: str = "3,5,10,20",
-    seeds: int = 1,
+    seeds: str = "0",
     mutation: float = 1.0,
     steps: int = 40_000,
     width: int = 256,
@@ -80,23 +80,23 @@ def simplex(
     tests = {"test_points": test_points, "draws": draws, "flow_points": flow_points}
     rows: Table = []
     for n in map(int, parts.split(",")):
-        ours = []
-        for seed in range(seeds):
+        ours, chosen = [], [int(seed) for seed in seeds.split(",")]
+        for seed in chosen:
             truth = DirichletMixture.paper(n, seed)
             name = f"parts_{n}_seed_{seed}"
             model, pace = fit(run, name, truth, seed, dmm.denoising, steps=steps, **settings)
             ours.append(measure(model, truth, seed, **tests)._replace(steps=steps, pace=pace))
             run.log(measured=name, truth=ours[-1].truth, bound=ours[-1].bound, flow=ours[-1].flow)
-            if seed == 0:
+            if seed == chosen[0]:
                 _draw(run, f"parts_{n}", model, truth, sampling_steps)
         rows += table(n, "denoising", ours)
         if str(n) in implicit.split(","):
-            truth, name = DirichletMixture.paper(n, 0), f"parts_{n}_implicit"
+            truth, name = DirichletMixture.paper(n, chosen[0]), f"parts_{n}_implicit"
             trial = {"steps": max(steps // 40, 20), **settings}
-            _, theirs = fit(run, f"{name}_trial", truth, 0, dmm.implicit, **trial)
+            _, theirs = fit(run, f"{name}_trial", truth, chosen[0], dmm.implicit, **trial)
             equal = max(int(steps * ours[0].pace / theirs), 10)
-            model, pace = fit(run, name, truth, 0, dmm.implicit, steps=equal, **settings)
-            result = measure(model, truth, 0, **tests)._replace(steps=equal, pace=pace)
+            model, pace = fit(run, name, truth, chosen[0], dmm.implicit, steps=equal, **settings)
+            result = measure(model, truth, chosen[0], **tests)._replace(steps=equal, pace=pace)
             rows += table(n, "implicit, equal time", [result])
     return rows
 
