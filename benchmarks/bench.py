@@ -57,8 +57,9 @@ def training_step(
     params, static = eqx.partition(model.network, eqx.is_inexact_array)
     loss_fn = fitting.loss_function(model, static, objective, dmm.likelihood_weighting)
     source = Arrays(examples)
-    params, restore = loop.as_vector(params)
-    loss_fn = loop.of_vector(loss_fn, restore)
+    if loop.has_many_leaves(params):
+        params, restore = loop.as_vector(params)
+        loss_fn = loop.of_vector(loss_fn, restore)
     settings = loop.Settings(10**9, batch, fitting.adam(1e-4, None, 10.0, 10**6))
     advance = loop.compile_advance(loss_fn, source, jax.random.key(0), settings)
     carried = {"state": loop.initial_state(params, settings)}

@@ -87,7 +87,8 @@ class Jacobi(AbstractDiffusion, Stationary):
             count = self.lineages.draw(count_key, tau).astype(x0.dtype)
             up, down = multinomial(up_key, count, jnp.stack([x0, 1 - x0]), MOST)
             a, b = self.a + up, self.b + down
-            return jnp.exp(log_beta(beta_key, a, b)[0]), a, b
+            logs = log_beta(beta_key, a, b, small=min(self.a, self.b) < 1)
+            return jnp.exp(logs[0]), a, b
 
         x, a, b = jax.vmap(one)(jax.random.split(key, x0.size), x0)
         x = self.space.project(x)

@@ -78,7 +78,7 @@ class SphericalBrownian(AbstractDiffusion, Stationary):
         count_key, beta_key, direction_key = jax.random.split(key, 3)
         half = jnp.asarray(self.data.dimension / 2, x0.dtype)
         count = self.lineages.draw(count_key, tau).astype(x0.dtype)
-        log_y, log_rest = log_beta(beta_key, half, half + count)
+        log_y, log_rest = log_beta(beta_key, half, half + count, small=self.data.dimension < 2)
         near, far = jnp.exp(0.5 * log_y), jnp.exp(0.5 * log_rest)  # sine and cosine of half the way
         cosine, sine = 1 - 2 * near**2, 2 * near * far
         z = self.data.tangent(x0, jax.random.normal(direction_key, x0.shape, x0.dtype))

@@ -115,7 +115,8 @@ class WrightFisher(AbstractWrightFisher, Stationary):
         count = self.lineages.draw(keys[0], tau).astype(x0.dtype)
         led = multinomial(keys[1], count, x0, MOST)
         shape = self.rates(x0) + led
-        x = jnp.maximum(jnp.exp(log_dirichlet(keys[2], shape)), SMALLEST)
+        logs = log_dirichlet(keys[2], shape, small=min(self.mutation) < 1)
+        x = jnp.maximum(jnp.exp(logs), SMALLEST)
         return Noised(x, (shape - 1 - count * x) / x)
 
     def lift(self, key, x0):

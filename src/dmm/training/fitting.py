@@ -1,5 +1,6 @@
 """`fit`: from data on a space to a model."""
 
+import dataclasses
 import hashlib
 import os
 import re
@@ -33,7 +34,7 @@ from ..schedules import Geometric, Schedule, default_schedule, likelihood_weight
 from ..spaces import Space, Units, default_units
 from .checkpoints import Checkpoints
 from .data import Arrays, Example, Simulator, Source, Stream, check_examples
-from .loop import Losses, LossFn, Settings, train
+from .loop import Losses, LossFn, Settings, has_many_leaves, train
 
 
 def fit(
@@ -106,7 +107,6 @@ def fit(
         block=(10 if isinstance(source, Stream) else 100) if block is None else block,
         checkpoint_seconds=checkpoint_seconds,
         progress=progress,
-        flat=optimiser is None,
     )
     objective = _objective(objective, noising)
     schedule = schedule or default_schedule(noising)
@@ -151,6 +151,7 @@ def fit(
         source, held_out = source.split(split_key, validation)
 
     params, static = eqx.partition(model.network, eqx.is_inexact_array)
+    settings = dataclasses.replace(settings, flat=optimiser is None and has_many_leaves(params))
     loss_fn = loss_function(model, static, objective, weighting)
     plain = loss_function(model, static, objective, weighting, dropout=False)
 

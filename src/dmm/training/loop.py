@@ -153,6 +153,11 @@ def train(
     return restore(state.best if best else state.average)
 
 
+def has_many_leaves(params: PyTree) -> bool:
+    """Whether to train as one vector: with few leaves, cutting it up costs more than it saves."""
+    return len(jax.tree.leaves(params)) > 32
+
+
 def as_vector(params: PyTree) -> tuple[Array, Callable[[Array], PyTree]]:
     """All weights in one vector, and the way back.
 

@@ -14,7 +14,7 @@ from ..objectives import Explicit, denoising, implicit
 from ..processes import Process, Tractable
 from .data import Arrays, Example
 from .fitting import adam
-from .loop import Losses, Settings, train
+from .loop import Losses, Settings, has_many_leaves, train
 
 
 def match(
@@ -62,7 +62,7 @@ def match(
         optimiser=optimiser or adam(learning_rate, None, 10.0, steps),
         ema=0.99,
         progress=progress,
-        flat=optimiser is None,
+        flat=optimiser is None and has_many_leaves(params),
     )
     return eqx.combine(train(params, loss_fn, Arrays(examples), key, settings), static)
 
