@@ -98,7 +98,7 @@ def train(
     a run resumes: so it ends with the same bits, however often it was interrupted.
     """
     train_key, validation_key = jax.random.split(key)
-    restore: Callable[[PyTree], PyTree] = _same
+    restore: Callable[[PyTree], PyTree] = _copied
     if settings.flat:
         params, restore = as_vector(params)
         loss_fn = of_vector(loss_fn, restore)
@@ -225,8 +225,9 @@ def compile_advance(loss_fn: LossFn, source: Source, key: Key, settings: Setting
     return advance
 
 
-def _same(params: PyTree) -> PyTree:
-    return params
+def _copied(params: PyTree) -> PyTree:
+    """The next block takes over the state's own arrays."""
+    return jax.tree.map(jnp.copy, params)
 
 
 def _norm(tree: PyTree) -> Array:
