@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 import dmm
 
@@ -101,6 +102,22 @@ def globe(nodes: int = 20) -> Domain:
         np.repeat(weights, 2 * nodes) * np.pi / nodes,
         lambda x: 0.0 * jnp.sum(x),
         directions.filter(lambda x: x @ x > 0.01).map(lambda x: x / np.sqrt(x @ x)),
+    )
+
+
+def rotations(nodes: int = 10) -> Domain:
+    """The rotations by Euler angles about z, y and z, as on the globe; the measure has mass 1."""
+    heights, weights = np.polynomial.legendre.leggauss(nodes)
+    around = np.pi / nodes * np.arange(2 * nodes)
+    grid = np.meshgrid(around, np.arccos(heights), around, indexing="ij")
+    angles = np.stack([a.ravel() for a in grid], -1)
+    weights = np.broadcast_to(weights[:, None] / 2 / (2 * nodes) ** 2, grid[0].shape).ravel()
+    vectors = st.lists(st.floats(-1.5, 1.5), min_size=3, max_size=3)
+    return Domain(
+        Rotation.from_euler("ZYZ", angles).as_matrix(),
+        weights,
+        lambda x: 0.0 * jnp.sum(x),
+        vectors.map(lambda v: Rotation.from_rotvec(v).as_matrix()),
     )
 
 
@@ -383,6 +400,12 @@ ROWS = (
         globe(),
         data=([0.0, 0.0, 1.0], [0.6, 0.0, 0.8]),
         latent=True,
+    ),
+    Row(
+        "rotations",
+        dmm.RotationalBrownian(dmm.SO3()),
+        rotations(),
+        data=(np.eye(3), Rotation.from_rotvec([0.5, -1.0, 0.3]).as_matrix()),
     ),
     Row("own-diffusion", Bent(dmm.Euclidean(2)), PLANE),
 )

@@ -26,6 +26,7 @@ from .matrix import MatrixChain
 from .ordinal import OrdinalChain
 from .ornstein_uhlenbeck import OrnsteinUhlenbeck
 from .product import ProductProcess, supports
+from .rotational import RotationalBrownian, UniformOnSO3
 from .spherical import SphericalBrownian, UniformOnSphere
 from .uniform import UniformChain
 from .wright_fisher import (
@@ -59,12 +60,14 @@ __all__ = [
     "Process",
     "ProductProcess",
     "Reverse",
+    "RotationalBrownian",
     "Simulated",
     "SimulatedWrightFisher",
     "SphericalBrownian",
     "Stationary",
     "Tractable",
     "UniformChain",
+    "UniformOnSO3",
     "UniformOnSphere",
     "WrightFisher",
     "Zero",

@@ -5,11 +5,13 @@ from .box import Box, inset
 from .euclidean import Euclidean
 from .finite import Finite
 from .product import Product
+from .rotations import SO3
 from .simplex import Simplex, closure
 from .sphere import Sphere
 from .units import Affine, Factorwise, Identity, Units, default_units
 
 __all__ = [
+    "SO3",
     "Affine",
     "Box",
     "Euclidean",
