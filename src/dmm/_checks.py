@@ -17,6 +17,17 @@ def at_least(low: int, **values: Any) -> None:
             raise ValueError(f"{name}: must be at least {low}, got {value}")
 
 
+def whole_numbers(**options: str) -> list[int]:
+    """The numbers of one option of the command line that lists them, as `--seeds 0,1,2`."""
+    ((name, text),) = options.items()
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"{name}: must be whole numbers separated by commas, as 0,1,2, got {text!r}"
+        ) from None
+
+
 def positive(**values: Any) -> None:
     """Numbers that must be above 0."""
     for name, value in values.items():

@@ -17,6 +17,7 @@ import dmm
 from dmm import datasets
 from dmm.plots import sphere_map
 
+from .._checks import whole_numbers
 from ..runs import Run, Table
 
 PRESETS = {
@@ -47,7 +48,7 @@ def earth(
     flow_steps: int = 100,
 ) -> Table:
     """Test likelihoods over splits. The volcanoes are reported: 267 places allow no judgement."""
-    process = dmm.SphericalBrownian(dmm.Sphere(2))
+    process, finest_waves = dmm.SphericalBrownian(dmm.Sphere(2)), whole_numbers(octaves=octaves)
     rows: Table = []
     for name in NAMES if events == "all" else [events]:
         points = datasets.earth(name)
@@ -56,7 +57,7 @@ def earth(
             parts = datasets.split(points, seed)
             name_of_split = f"{name}_split_{seed}"
             best = Best(run.folder(name_of_split) / "best.dmm", parts.validation)
-            for finest in map(int, octaves.split(",")):
+            for finest in finest_waves:
                 dmm.fit(
                     parts.train,
                     process=process,

@@ -17,6 +17,7 @@ import dmm
 from dmm.datasets import DirichletMixture
 from dmm.plots import marginals, ternary
 
+from .._checks import whole_numbers
 from ..runs import Run, Table
 
 PRESETS = {
@@ -26,7 +27,7 @@ PRESETS = {
     },
     "laptop": {},
     "paper": {
-        "seeds": "0,1,2,3,4", "steps": 100_000, "width": 512, "batch_size": 512,
+        "seeds": "0,1,2,3,4", "width": 512, "batch_size": 512,
         "test_points": 20_000, "draws": 512, "flow_points": 20_000,
     },
 }  # fmt: skip
@@ -75,12 +76,14 @@ def simplex(
     flow_points: int = 2_000,
     sampling_steps: int = 50,
 ) -> Table:
-    """Bound and flow likelihood against the truth; `implicit` says where to train that way too."""
+    """Bound and flow likelihood against the truth; sizes in `implicit` are trained so too."""
     settings = {"mutation": mutation, "width": width, "batch_size": batch_size}
     tests = {"test_points": test_points, "draws": draws, "flow_points": flow_points}
     rows: Table = []
-    for n in map(int, parts.split(",")):
-        ours, chosen = [], [int(seed) for seed in seeds.split(",")]
+    chosen, sizes = whole_numbers(seeds=seeds), whole_numbers(parts=parts)
+    trained_implicitly = [] if implicit == "none" else whole_numbers(implicit=implicit)
+    for n in sizes:
+        ours = []
         for seed in chosen:
             truth = DirichletMixture.paper(n, seed)
             name = f"parts_{n}_seed_{seed}"
@@ -90,7 +93,7 @@ def simplex(
             if seed == chosen[0]:
                 _draw(run, f"parts_{n}", model, truth, sampling_steps)
         rows += table(n, "denoising", ours)
-        if str(n) in implicit.split(","):
+        if n in trained_implicitly:
             truth, name = DirichletMixture.paper(n, chosen[0]), f"parts_{n}_implicit"
             trial = {"steps": max(steps // 40, 20), **settings}
             _, theirs = fit(run, f"{name}_trial", truth, chosen[0], dmm.implicit, **trial)
