@@ -1,0 +1,205 @@
+"""Rotations: on the sphere of axes, and in the tangent space at one of them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from scipy.spatial.transform import Rotation
+
+from ..spaces import SO3
+from .arguments import named, vector
+from .densities import marks
+from .maps import globe, places
+from .marginals import marginals
+from .style import CYCLIC, INK, ORDERED, colour_bar, colour_wheel, figure, styled
+
+_ACROSS = 3  # panels in a row
+_STARS = 100  # more truths than this are drawn as a track
+_HALF_TURN = np.radians(165)  # truths beyond this are marked at both ends of their axis
+
+
+@styled
+def rotation_map(
+    panels: Mapping[str, Any],
+    *,
+    truths: Any = None,
+    body: Any = None,
+    images: Mapping[str, Any] | None = None,
+) -> Figure:
+    """A map of the globe for each panel of rotations: matrices (n, 3, 3) or SciPy's `Rotation`.
+
+    A rotation by the angle α ∈ [0°, 180°] about the axis n is a point at n, with colour for α. Near
+    180° the axes n and −n are nearly the same rotation, and the identity, which has no axis, is
+    drawn in the middle. With `body`, a direction e of R³, the rotation x is a point at xe, with
+    colour for the turn about it, on a cyclic scale; that turn is counted from the rotation that
+    keeps the meridians upright, so that it jumps at the two poles alone.
+
+    `truths`, for every panel or a dict from some panels' names, are stars of the colour of their
+    rotation; one within 15° of a half turn has a hollow star at the other end of its axis. More
+    than 100, as of a continuous symmetry, are a pale track below the points. `images` are arrays
+    (h, w) or (h, w, 3), from 0, black, to the largest value, drawn at the panels of their names.
+    """
+    shown = {k: _scipy(v, f"panels[{k!r}]") for k, v in named(panels, "panels").items()}
+    marked = _truths(truths, list(shown))
+    pictures = _images(images, list(shown))
+    frame = None if body is None else _frame(body)
+    colours, norm = (
+        (ORDERED, Normalize(0, 180)) if frame is None else (CYCLIC, Normalize(-180, 180))
+    )
+
+    across = min(len(shown), _ACROSS)
+    down = -(-len(shown) // across)
+    height = 2.6 + (0.7 if pictures else 0.0)
+    result, axes = figure(down, across, size=(4.6 + 0.7 / across, height))
+    for ax in axes.ravel()[len(shown) :]:
+        ax.remove()
+    for ax, (name, rotations) in zip(axes.ravel(), shown.items(), strict=False):
+        globe(ax, name)
+        vectors, degrees = _coordinates(rotations, frame)
+        size, alpha = marks(len(vectors))
+        look = {"c": degrees, "cmap": colours, "norm": norm, "s": 1.5 * size, "alpha": alpha}
+        ax.scatter(*places(vectors), linewidths=0, rasterized=True, label="rotations", **look)
+        if name in marked:
+            _mark(ax, *_coordinates(marked[name], frame), colours, norm, ends=frame is None)
+        if name in pictures:
+            _picture(ax, pictures[name])
+
+    if frame is None:
+        colour_bar(axes[0, -1], norm, colours, "angle", ticks=[0, 90, 180], form="{x:.0f}°")
+    else:
+        colour_wheel(axes[0, -1], colours, "turn")
+    if any(len(truth) <= _STARS for truth in marked.values()):
+        look = {"marker": "*", "markersize": 9, "color": "white", "markeredgecolor": INK}
+        star = Line2D([], [], linestyle="", markeredgewidth=0.8, label="truth", **look)
+        result.legend(handles=[star], loc="outside lower center")
+    return result
+
+
+@styled
+def tangent_histograms(
+    samples: Mapping[str, Any],
+    *,
+    at: Any = None,
+    truth: Any = None,
+    density: Callable | None = None,
+) -> Figure:
+    """Histograms of the three coordinates of log(atᵀx), in radians, for sets of rotations x.
+
+    These are rotation vectors in the frame of the body at the rotation `at`, a matrix (3, 3), by
+    default the identity: of length π at most. `truth`, a rotation, is marked by dotted lines.
+    `density` is the log-density of a coordinate, a function of a number, drawn in each panel.
+    """
+    sets = {k: _scipy(v, f"samples[{k!r}]") for k, v in named(samples, "samples").items()}
+    if density is not None and not callable(density):
+        raise ValueError("density must be a function from a number to the log-density there")
+    base = Rotation.identity() if at is None else _one(at, "at")
+    back = base.inv()
+    vectors = {name: (back * x).as_rotvec() for name, x in sets.items()}
+    return marginals(
+        vectors,
+        truth=None if truth is None else (back * _one(truth, "truth")).as_rotvec(),
+        densities=None if density is None else dict.fromkeys(range(3), density),
+        names=[f"$\\omega_{i}$ (rad)" for i in (1, 2, 3)],
+    )
+
+
+def _scipy(value: Any, name: str) -> Rotation:
+    """Stacked rotations, from whatever the space takes for data; an error names the worst row."""
+    return SO3.to_scipy(SO3().check(value, name))
+
+
+def _one(value: Any, name: str) -> Rotation:
+    matrix = np.asarray(value.as_matrix() if isinstance(value, Rotation) else value)
+    if matrix.shape != (3, 3):
+        raise ValueError(f"{name} must be one rotation, a matrix (3, 3), not {matrix.shape}")
+    return _scipy(matrix[None], name)[0]
+
+
+def _truths(truths: Any, names: list[str]) -> dict[str, Rotation]:
+    if truths is None:
+        return {}
+    if not isinstance(truths, Mapping):
+        return dict.fromkeys(names, _scipy(truths, "truths"))
+    _known(truths, names, "truths")
+    return {name: _scipy(value, f"truths[{name!r}]") for name, value in truths.items()}
+
+
+def _images(images: Mapping[str, Any] | None, names: list[str]) -> dict[str, np.ndarray]:
+    if images is None:
+        return {}
+    _known(named(images, "images"), names, "images")
+    arrays = {name: np.asarray(image, float) for name, image in images.items()}
+    for name, image in arrays.items():
+        if image.ndim not in (2, 3) or image.shape[2:] not in ((), (3,)) or 0 in image.shape:
+            raise ValueError(f"images[{name!r}] must be (h, w) or (h, w, 3), not {image.shape}")
+        if not np.isfinite(image).all():
+            raise ValueError(f"images[{name!r}] must be finite")
+    return arrays
+
+
+def _known(given: Mapping[str, Any], names: list[str], argument: str) -> None:
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise ValueError(f"{argument} must have names of panels as keys, {names}, not {unknown}")
+
+
+def _frame(body: Any) -> np.ndarray:
+    """A rotation (3, 3) that takes the first axis to the direction `body`."""
+    given = vector(body, "body", 3)
+    length = np.linalg.norm(given)
+    if not (np.isfinite(length) and length > 0):
+        raise ValueError("body must be a direction of R³: three finite numbers, not all 0")
+    first = given / length
+    second = np.eye(3)[(np.abs(first).argmax() + 1) % 3]
+    second = second - (second @ first) * first
+    second = second / np.linalg.norm(second)
+    return np.stack([first, second, np.cross(first, second)], 1)
+
+
+def _coordinates(rotations: Rotation, frame: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Where rotations lie on the globe, vectors (n, 3), and their colours, degrees (n,)."""
+    if frame is None:
+        vectors = rotations.as_rotvec()
+        return vectors, np.degrees(np.linalg.norm(vectors, axis=1))
+    turned = rotations.as_matrix() @ frame
+    vectors = turned[:, :, 0]
+    # East and north at xe; at a pole, those of the meridian in the middle of the map.
+    longitude = np.arctan2(vectors[:, 1], vectors[:, 0])
+    east = np.stack([-np.sin(longitude), np.cos(longitude), np.zeros(len(vectors))], 1)
+    north = np.cross(vectors, east)
+    second = turned[:, :, 1]
+    turn = np.arctan2(np.sum(second * north, 1), np.sum(second * east, 1))
+    return vectors, np.degrees(turn)
+
+
+def _mark(ax: Axes, vectors, degrees, colours, norm, *, ends: bool) -> None:
+    look = {"c": degrees, "cmap": colours, "norm": norm}
+    if len(vectors) > _STARS:
+        # Outlined discs, and paler ones over them: together, a track with one outline.
+        x, y = places(vectors)
+        ax.scatter(x, y, s=30, color="#8a919c", linewidths=0, zorder=0.8, rasterized=True)
+        ax.scatter(x, y, s=22, color="white", linewidths=0, zorder=0.85, rasterized=True)
+        pale = {"s": 22, "alpha": 0.3, "linewidths": 0, "zorder": 0.9, "rasterized": True}
+        ax.scatter(x, y, label="truths", **pale, **look)
+        return
+    size = 110 if len(vectors) <= 20 else 70
+    star = {"marker": "*", "s": size, "edgecolors": INK, "linewidths": 0.7}
+    if ends and (both := degrees > np.degrees(_HALF_TURN)).any():
+        hollow = star | {"facecolors": "white", "zorder": 3.5}
+        ax.scatter(*places(-vectors[both]), label="other ends", **hollow)
+    ax.scatter(*places(vectors), label="truths", zorder=4, **star, **look)
+
+
+def _picture(ax: Axes, image: np.ndarray) -> None:
+    """In the corner that the globe leaves free."""
+    inset = ax.inset_axes((-2.95, 1.12, 1.25, 1.25), transform=ax.transData)
+    top = image.max()
+    inset.imshow(image / top if top > 0 else image, cmap="gray", vmin=0, vmax=1)
+    inset.set(xticks=[], yticks=[])
+    inset.grid(False)
+    for side in inset.spines.values():
+        side.set_visible(False)
