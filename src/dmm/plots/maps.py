@@ -57,7 +57,8 @@ def places(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def globe(ax, title: str) -> None:
     """The empty map: its outline, meridians and parallels."""
-    ax.set(title=title, aspect="equal", xlim=(-2.95, 2.95), ylim=(-1.5, 1.5))
+    ax.set_title(title, y=1.0)  # given, so that nothing drawn beside the map moves it
+    ax.set(aspect="equal", xlim=(-2.95, 2.95), ylim=(-1.5, 1.5))
     ax.axis("off")
     turn, lift = np.linspace(-np.pi, np.pi, 181), np.linspace(-np.pi / 2, np.pi / 2, 91)
     for longitude in np.radians([-120, -60, 0, 60, 120]):

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from scipy.spatial.transform import Rotation
 
@@ -19,7 +20,7 @@ from .style import CYCLIC, INK, ORDERED, colour_bar, colour_wheel, figure, style
 
 _ACROSS = 3  # panels in a row
 _STARS = 100  # more truths than this are drawn as a track
-_HALF_TURN = np.radians(165)  # truths beyond this are marked at both ends of their axis
+_NEAR = np.radians(15)  # how far from a truth its own points lie
 
 
 @styled
@@ -34,14 +35,18 @@ def rotation_map(
 
     A rotation by the angle α ∈ [0°, 180°] about the axis n is a point at n, with colour for α. Near
     180° the axes n and −n are nearly the same rotation, and the identity, which has no axis, is
-    drawn in the middle. With `body`, a direction e of R³, the rotation x is a point at xe, with
-    colour for the turn about it, on a cyclic scale; that turn is counted from the rotation that
-    keeps the meridians upright, so that it jumps at the two poles alone.
+    drawn in the middle.
+
+    With `body`, a direction e of R³, the rotation x is a point at xe, with colour for the turn
+    about it, on a cyclic scale. The turn is counted from the rotation that takes e to xe along a
+    parallel and a meridian, and jumps at the poles alone. Choose e off the axes of symmetry of a
+    body, or several of its equal poses share a place.
 
     `truths`, for every panel or a dict from some panels' names, are stars of the colour of their
-    rotation; one within 15° of a half turn has a hollow star at the other end of its axis. More
-    than 100, as of a continuous symmetry, are a pale track below the points. `images` are arrays
-    (h, w) or (h, w, 3), from 0, black, to the largest value, drawn at the panels of their names.
+    rotation. A hollow star marks the other end of the axis of a truth near 180°, where points lie
+    there within 15° of it. More than 100 truths, as of a continuous symmetry, are dark dots on a
+    pale track. `images` are arrays (h, w) or (h, w, 3), from 0, black, to the largest value, each
+    drawn at the panel of its name.
     """
     shown = {k: _scipy(v, f"panels[{k!r}]") for k, v in named(panels, "panels").items()}
     marked = _truths(truths, list(shown))
@@ -64,7 +69,10 @@ def rotation_map(
         look = {"c": degrees, "cmap": colours, "norm": norm, "s": 1.5 * size, "alpha": alpha}
         ax.scatter(*places(vectors), linewidths=0, rasterized=True, label="rotations", **look)
         if name in marked:
-            _mark(ax, *_coordinates(marked[name], frame), colours, norm, ends=frame is None)
+            truth = marked[name]
+            _mark(ax, *_coordinates(truth, frame), colours, norm)
+            if frame is None and len(truth) <= _STARS:
+                _ends(ax, truth, rotations)
         if name in pictures:
             _picture(ax, pictures[name])
 
@@ -72,10 +80,7 @@ def rotation_map(
         colour_bar(axes[0, -1], norm, colours, "angle", ticks=[0, 90, 180], form="{x:.0f}°")
     else:
         colour_wheel(axes[0, -1], colours, "turn")
-    if any(len(truth) <= _STARS for truth in marked.values()):
-        look = {"marker": "*", "markersize": 9, "color": "white", "markeredgecolor": INK}
-        star = Line2D([], [], linestyle="", markeredgewidth=0.8, label="truth", **look)
-        result.legend(handles=[star], loc="outside lower center")
+    _legend(result, [len(truth) > _STARS for truth in marked.values()])
     return result
 
 
@@ -176,22 +181,49 @@ def _coordinates(rotations: Rotation, frame: np.ndarray | None) -> tuple[np.ndar
     return vectors, np.degrees(turn)
 
 
-def _mark(ax: Axes, vectors, degrees, colours, norm, *, ends: bool) -> None:
-    look = {"c": degrees, "cmap": colours, "norm": norm}
-    if len(vectors) > _STARS:
-        # Outlined discs, and paler ones over them: together, a track with one outline.
-        x, y = places(vectors)
-        ax.scatter(x, y, s=30, color="#8a919c", linewidths=0, zorder=0.8, rasterized=True)
-        ax.scatter(x, y, s=22, color="white", linewidths=0, zorder=0.85, rasterized=True)
-        pale = {"s": 22, "alpha": 0.3, "linewidths": 0, "zorder": 0.9, "rasterized": True}
-        ax.scatter(x, y, label="truths", **pale, **look)
+def _mark(ax: Axes, vectors, degrees, colours, norm) -> None:
+    look = {"c": degrees, "cmap": colours, "norm": norm, "label": "truths"}
+    x, y = places(vectors)
+    if len(vectors) <= _STARS:
+        star = {"s": _size(vectors), "edgecolors": INK, "linewidths": 0.7}
+        ax.scatter(x, y, marker="*", zorder=4, **star, **look)
         return
-    size = 110 if len(vectors) <= 20 else 70
-    star = {"marker": "*", "s": size, "edgecolors": INK, "linewidths": 0.7}
-    if ends and (both := degrees > np.degrees(_HALF_TURN)).any():
-        hollow = star | {"facecolors": "white", "zorder": 3.5}
-        ax.scatter(*places(-vectors[both]), label="other ends", **hollow)
-    ax.scatter(*places(vectors), label="truths", zorder=4, **star, **look)
+    # Discs with paler ones over them: together, a track with one outline.
+    plain = {"linewidths": 0, "rasterized": True}
+    ax.scatter(x, y, s=34, color="#8a919c", zorder=0.8, **plain)
+    ax.scatter(x, y, s=24, color="white", zorder=0.85, **plain)
+    ax.scatter(x, y, s=24, alpha=0.3, zorder=0.9, **plain, **look)
+    ax.scatter(x, y, s=0.7, color=INK, zorder=4, **plain)
+
+
+def _ends(ax: Axes, truth: Rotation, rotations: Rotation) -> None:
+    """Hollow stars at the other ends of axes, where a truth's own points are drawn."""
+    vectors, drawn = truth.as_rotvec(), rotations.as_rotvec()
+    q, p = truth.as_quat(), rotations.as_quat()
+    close = np.abs(q @ p.T) > np.cos(_NEAR / 2)  # |q·p| is the cosine of half the distance
+    wide = np.linalg.norm(vectors, axis=1, keepdims=True) > np.pi / 2  # axes mean little near 0°
+    split = (wide & close & (vectors @ drawn.T < 0)).any(1)
+    if split.any():
+        star = {"s": _size(vectors), "edgecolors": INK, "facecolors": "white", "linewidths": 0.7}
+        ax.scatter(*places(-vectors[split]), marker="*", zorder=3.5, label="other ends", **star)
+
+
+def _size(stars: np.ndarray) -> float:
+    return 110.0 if len(stars) <= 20 else 70.0
+
+
+def _legend(result: Figure, tracks: list[bool]) -> None:
+    """One entry for the truths, with the marks that were drawn."""
+    look = {"linestyle": "", "color": "#b4b9c1", "markeredgecolor": INK}
+    handles = []
+    if False in tracks:
+        star = Line2D([], [], marker="*", markersize=9, markeredgewidth=0.7, **look)
+        handles.append(star)
+    if True in tracks:
+        handles.append(Line2D([], [], color=INK, linestyle=":", linewidth=1.2))
+    if handles:
+        together = {tuple: HandlerTuple(ndivide=None)}
+        result.legend([tuple(handles)], ["truth"], handler_map=together, loc="outside lower center")
 
 
 def _picture(ax: Axes, image: np.ndarray) -> None:

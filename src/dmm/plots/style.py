@@ -96,15 +96,15 @@ def colour_bar(
 @styled
 def colour_wheel(ax: Axes, colours: Colormap, label: str) -> None:
     """A wheel of angles right of the axes, 0° on its right and rising anticlockwise."""
-    inset = ax.inset_axes((1.04, 0.25, 0.2, 0.5))
+    inset = ax.inset_axes((1.03, 0.2, 0.25, 0.6))
     angles, radii = np.meshgrid(np.linspace(-np.pi, np.pi, 181), [0.62, 1.0])
     x, y = radii * np.cos(angles), radii * np.sin(angles)
     look = {"cmap": colours, "norm": Normalize(-np.pi, np.pi), "rasterized": True}
     inset.pcolormesh(x, y, angles, shading="gouraud", **look)
     for angle, name in ((0, "0°"), (90, "90°"), (180, "180°"), (-90, "−90°")):
         across, up = np.cos(np.radians(angle)), np.sin(np.radians(angle))
-        shift = 1.3 + 0.2 * abs(across)
+        shift = 1.3 + 0.35 * abs(across)
         inset.text(shift * across, shift * up, name, ha="center", va="center", fontsize=7)
     inset.text(0.0, 0.0, label, ha="center", va="center", fontsize=8)
-    inset.set(xlim=(-1.9, 1.9), ylim=(-1.6, 1.6), aspect="equal")
+    inset.set(xlim=(-2.1, 2.1), ylim=(-1.6, 1.6), aspect="equal")
     inset.axis("off")

@@ -16,10 +16,10 @@ _TICKS = {-180: "−180°", 0: "0°", 180: "180°"}
 def torus_pairs(
     samples: Mapping[str, Any], *, truth: Any = None, names: Sequence[str] | None = None
 ) -> Figure:
-    """`pairs` for angles in radians, arrays (n, d), d ≤ 12: axes from −180° to 180°, then again.
+    """`pairs` for angles: arrays (n, d), d ≤ 12, in radians, drawn in degrees from −180° to 180°.
 
-    Opposite edges of a panel are one line, and regions of highest density go on across it. Angles
-    may be given from −2π to 2π, and mean the same modulo 2π.
+    The limits are fixed. Opposite edges of a panel are one line, and regions of highest density go
+    on across it. Angles may run from −2π to 2π, and are taken modulo 2π.
     """
     sets, names, truth = checked(samples, truth, names)
     spans = [(-180.0, 180.0)] * len(names)
@@ -45,11 +45,10 @@ def _degrees(radians: np.ndarray, name: str) -> np.ndarray:
 
 def _seams(ax) -> None:
     """Ticks at 0° and at the two ends, whose labels stay within the panel."""
-    axes = [ax.xaxis] if not ax.get_yticks().size else [ax.xaxis, ax.yaxis]
-    for axis in axes:
+    sides = [(ax.xaxis, "horizontalalignment", ("left", "center", "right"))]
+    if ax.get_yticks().size:  # not on the diagonal
+        sides.append((ax.yaxis, "verticalalignment", ("bottom", "center", "top")))
+    for axis, name, alignments in sides:
         axis.set_ticks(list(_TICKS), list(_TICKS.values()))
-    for label, side in zip(ax.get_xticklabels(), ("left", "center", "right"), strict=True):
-        label.set_horizontalalignment(side)
-    if len(axes) == 2:
-        for label, side in zip(ax.get_yticklabels(), ("bottom", "center", "top"), strict=True):
-            label.set_verticalalignment(side)
+        for tick, alignment in zip(axis.get_major_ticks(), alignments, strict=True):
+            tick.label1.set(**{name: alignment})
