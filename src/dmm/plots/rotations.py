@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
+from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
@@ -18,7 +18,7 @@ from .maps import globe, places
 from .marginals import marginals
 from .style import CYCLIC, INK, ORDERED, colour_bar, colour_wheel, figure, styled
 
-_ACROSS = 3  # panels in a row
+_ACROSS = 3  # panels in a row, of which a picture takes half a one
 _STARS = 100  # more truths than this are drawn as a track
 _NEAR = np.radians(15)  # how far from a truth its own points lie
 
@@ -38,49 +38,38 @@ def rotation_map(
     drawn in the middle.
 
     With `body`, a direction e of R³, the rotation x is a point at xe, with colour for the turn
-    about it, on a cyclic scale. The turn is counted from the rotation that takes e to xe along a
-    parallel and a meridian, and jumps at the poles alone. Choose e off the axes of symmetry of a
-    body, or several of its equal poses share a place.
+    about it, on a cyclic scale: the angle at xe from east to another direction of the body, which
+    is orthogonal to e. It jumps at the poles alone. Choose e off the axes of symmetry of a body, or
+    several of its equal poses share a place.
 
     `truths`, for every panel or a dict from some panels' names, are stars of the colour of their
     rotation. A hollow star marks the other end of the axis of a truth near 180°, where points lie
     there within 15° of it. More than 100 truths, as of a continuous symmetry, are dark dots on a
     pale track. `images` are arrays (h, w) or (h, w, 3), from 0, black, to the largest value, each
-    drawn at the panel of its name.
+    drawn left of the panel of its name.
     """
     shown = {k: _scipy(v, f"panels[{k!r}]") for k, v in named(panels, "panels").items()}
     marked = _truths(truths, list(shown))
     pictures = _images(images, list(shown))
     frame = None if body is None else _frame(body)
-    colours, norm = (
-        (ORDERED, Normalize(0, 180)) if frame is None else (CYCLIC, Normalize(-180, 180))
-    )
-
-    across = min(len(shown), _ACROSS)
+    across = min(len(shown), _ACROSS - bool(pictures))
     down = -(-len(shown) // across)
-    height = 2.6 + (0.7 if pictures else 0.0)
-    result, axes = figure(down, across, size=(4.6 + 0.7 / across, height))
+    width = 4.6 + 1.3 * bool(pictures) + 0.7 / across
+    result, axes = figure(down, across, size=(width, 2.6))
     for ax in axes.ravel()[len(shown) :]:
         ax.remove()
+    used: set[str] = set()
     for ax, (name, rotations) in zip(axes.ravel(), shown.items(), strict=False):
         globe(ax, name)
-        vectors, degrees = _coordinates(rotations, frame)
-        size, alpha = marks(len(vectors))
-        look = {"c": degrees, "cmap": colours, "norm": norm, "s": 1.5 * size, "alpha": alpha}
-        ax.scatter(*places(vectors), linewidths=0, rasterized=True, label="rotations", **look)
-        if name in marked:
-            truth = marked[name]
-            _mark(ax, *_coordinates(truth, frame), colours, norm)
-            if frame is None and len(truth) <= _STARS:
-                _ends(ax, truth, rotations)
-        if name in pictures:
-            _picture(ax, pictures[name])
-
+        if pictures:
+            _picture(ax, pictures.get(name))
+        used |= _panel(ax, rotations, marked.get(name), frame)
+    colours, norm = _scale(frame)
     if frame is None:
         colour_bar(axes[0, -1], norm, colours, "angle", ticks=[0, 90, 180], form="{x:.0f}°")
     else:
         colour_wheel(axes[0, -1], colours, "turn")
-    _legend(result, [len(truth) > _STARS for truth in marked.values()])
+    _legend(result, used)
     return result
 
 
@@ -181,23 +170,40 @@ def _coordinates(rotations: Rotation, frame: np.ndarray | None) -> tuple[np.ndar
     return vectors, np.degrees(turn)
 
 
-def _mark(ax: Axes, vectors, degrees, colours, norm) -> None:
-    look = {"c": degrees, "cmap": colours, "norm": norm, "label": "truths"}
+def _scale(frame: np.ndarray | None) -> tuple[Colormap, Normalize]:
+    return (ORDERED, Normalize(0, 180)) if frame is None else (CYCLIC, Normalize(-180, 180))
+
+
+def _panel(
+    ax: Axes, rotations: Rotation, truth: Rotation | None, frame: np.ndarray | None
+) -> set[str]:
+    """The points, below them a track or on them stars; returns which marks were used."""
+    colours, norm = _scale(frame)
+    vectors, degrees = _coordinates(rotations, frame)
+    size, alpha = marks(len(vectors))
+    scale: dict[str, Any] = {"cmap": colours, "norm": norm}
+    look = {"s": 1.5 * size, "alpha": alpha, "linewidths": 0, "rasterized": True} | scale
+    ax.scatter(*places(vectors), c=degrees, label="rotations", **look)
+    if truth is None:
+        return set()
+    vectors, degrees = _coordinates(truth, frame)
     x, y = places(vectors)
-    if len(vectors) <= _STARS:
-        star = {"s": _size(vectors), "edgecolors": INK, "linewidths": 0.7}
-        ax.scatter(x, y, marker="*", zorder=4, **star, **look)
-        return
-    # Discs with paler ones over them: together, a track with one outline.
-    plain = {"linewidths": 0, "rasterized": True}
-    ax.scatter(x, y, s=34, color="#8a919c", zorder=0.8, **plain)
-    ax.scatter(x, y, s=24, color="white", zorder=0.85, **plain)
-    ax.scatter(x, y, s=24, alpha=0.3, zorder=0.9, **plain, **look)
-    ax.scatter(x, y, s=0.7, color=INK, zorder=4, **plain)
+    scale |= {"c": degrees, "label": "truths"}
+    if len(vectors) > _STARS:
+        # Discs with paler ones over them: together, a track with one outline.
+        plain = {"linewidths": 0, "rasterized": True}
+        ax.scatter(x, y, s=34, color="#8a919c", zorder=0.8, **plain)
+        ax.scatter(x, y, s=24, color="white", zorder=0.85, **plain)
+        ax.scatter(x, y, s=24, alpha=0.3, zorder=0.9, **plain, **scale)
+        ax.scatter(x, y, s=0.7, color=INK, zorder=4, **plain)
+        return {"track"}
+    star = {"marker": "*", "s": _size(vectors), "edgecolors": INK, "linewidths": 0.7}
+    ax.scatter(x, y, zorder=4, **star, **scale)
+    return {"stars", "ends"} if frame is None and _ends(ax, truth, rotations) else {"stars"}
 
 
-def _ends(ax: Axes, truth: Rotation, rotations: Rotation) -> None:
-    """Hollow stars at the other ends of axes, where a truth's own points are drawn."""
+def _ends(ax: Axes, truth: Rotation, rotations: Rotation) -> bool:
+    """Hollow stars at the other ends of axes, where a truth's own points are drawn; if any."""
     vectors, drawn = truth.as_rotvec(), rotations.as_rotvec()
     q, p = truth.as_quat(), rotations.as_quat()
     close = np.abs(q @ p.T) > np.cos(_NEAR / 2)  # |q·p| is the cosine of half the distance
@@ -206,29 +212,41 @@ def _ends(ax: Axes, truth: Rotation, rotations: Rotation) -> None:
     if split.any():
         star = {"s": _size(vectors), "edgecolors": INK, "facecolors": "white", "linewidths": 0.7}
         ax.scatter(*places(-vectors[split]), marker="*", zorder=3.5, label="other ends", **star)
+    return bool(split.any())
 
 
 def _size(stars: np.ndarray) -> float:
     return 110.0 if len(stars) <= 20 else 70.0
 
 
-def _legend(result: Figure, tracks: list[bool]) -> None:
-    """One entry for the truths, with the marks that were drawn."""
-    look = {"linestyle": "", "color": "#b4b9c1", "markeredgecolor": INK}
-    handles = []
-    if False in tracks:
-        star = Line2D([], [], marker="*", markersize=9, markeredgewidth=0.7, **look)
-        handles.append(star)
-    if True in tracks:
-        handles.append(Line2D([], [], color=INK, linestyle=":", linewidth=1.2))
-    if handles:
-        together = {tuple: HandlerTuple(ndivide=None)}
-        result.legend([tuple(handles)], ["truth"], handler_map=together, loc="outside lower center")
+def _legend(result: Figure, used: set[str]) -> None:
+    """One entry for the truths, with the marks that were drawn, and one for the other ends."""
+    look = {"linestyle": "", "marker": "*", "markersize": 9, "markeredgecolor": INK}
+    star = Line2D([], [], color="#b4b9c1", markeredgewidth=0.7, **look)
+    hollow = Line2D([], [], color="white", markeredgewidth=0.7, **look)
+    dots = Line2D([], [], color=INK, linestyle=":", linewidth=1.2)
+    truth = tuple(mark for mark, name in ((star, "stars"), (dots, "track")) if name in used)
+    entries = {"truth": truth} if truth else {}
+    if "ends" in used:
+        entries["other end of its axis"] = (hollow,)
+    if entries:
+        result.legend(
+            list(entries.values()),
+            list(entries),
+            handler_map={tuple: HandlerTuple(ndivide=None)},
+            loc="outside lower center",
+            ncols=2,
+        )
 
 
-def _picture(ax: Axes, image: np.ndarray) -> None:
-    """In the corner that the globe leaves free."""
-    inset = ax.inset_axes((-2.95, 1.12, 1.25, 1.25), transform=ax.transData)
+def _picture(ax: Axes, image: np.ndarray | None) -> None:
+    """Left of the globe; without one the place is left free, so that globes are of one size."""
+    left, right = -4.7, 2.95
+    ax.set_xlim(left, right)
+    ax.set_title(ax.get_title(), x=-left / (right - left), y=1.0)
+    if image is None:
+        return
+    inset = ax.inset_axes((left + 0.05, -0.75, 1.5, 1.5), transform=ax.transData)
     top = image.max()
     inset.imshow(image / top if top > 0 else image, cmap="gray", vmin=0, vmax=1)
     inset.set(xticks=[], yticks=[])

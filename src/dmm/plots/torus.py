@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from .pairs import checked, triangle
 from .style import styled
 
-_TICKS = {-180: "−180°", 0: "0°", 180: "180°"}
+_TICKS = (-180, 0, 180)
+_WIDE = 8  # panels a side up to which there is room for all labels
 
 
 @styled
@@ -26,8 +27,9 @@ def torus_pairs(
     wrapped = {name: _degrees(angles, f"samples[{name!r}]") for name, angles in sets.items()}
     marked = None if truth is None else _degrees(truth, "truth")
     result = triangle(wrapped, marked, names, spans, periodic=True)
+    labels = ("−180°", "0°" if len(names) <= _WIDE else "", "180°")
     for ax in result.axes:
-        _seams(ax)
+        _seams(ax, labels)
     return result
 
 
@@ -43,12 +45,12 @@ def _degrees(radians: np.ndarray, name: str) -> np.ndarray:
     return (np.degrees(radians) + 180) % 360 - 180
 
 
-def _seams(ax) -> None:
+def _seams(ax, labels: Sequence[str]) -> None:
     """Ticks at 0° and at the two ends, whose labels stay within the panel."""
     sides = [(ax.xaxis, "horizontalalignment", ("left", "center", "right"))]
     if ax.get_yticks().size:  # not on the diagonal
         sides.append((ax.yaxis, "verticalalignment", ("bottom", "center", "top")))
     for axis, name, alignments in sides:
-        axis.set_ticks(list(_TICKS), list(_TICKS.values()))
+        axis.set_ticks(_TICKS, labels)
         for tick, alignment in zip(axis.get_major_ticks(), alignments, strict=True):
             tick.label1.set(**{name: alignment})
