@@ -230,8 +230,9 @@ def _legend(result: Figure, used: set[str]) -> None:
     if "ends" in used:
         entries["other end of its axis"] = (hollow,)
     if entries:
+        handles: list[Any] = list(entries.values())
         result.legend(
-            list(entries.values()),
+            handles,
             list(entries),
             handler_map={tuple: HandlerTuple(ndivide=None)},
             loc="outside lower center",
