@@ -156,6 +156,12 @@ def test_marginals_share_bins_and_hold_densities():
     assert not drawn.axes[0].lines
 
 
+def test_marginals_mark_the_truth_within_their_limits():
+    ax = marginals({"a": normal((2000, 3))}, columns=[2], truth=[0.0, 0.0, 9.0]).axes[0]
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [9.0, 9.0])
+    assert ax.get_xlim()[1] > 9.0
+
+
 def test_paths_run_in_the_order_walked():
     points = normal((21, 4, 1))
     ax = paths(FALLING, points).axes[0]
@@ -201,6 +207,7 @@ def test_paths_colour_each_segment_by_its_tau():
         (lambda: pairs({"a": normal((5, 3))}, names=["x"]), "names must be 3"),
         (lambda: marginals({"a": normal(5)}), r"samples\['a'\].*\(n, d\)"),
         (lambda: marginals({"a": normal((5, 3)), "b": normal((5, 2))}), r"samples\['b'\].*\(n, 3"),
+        (lambda: marginals({"a": normal((5, 3))}, truth=[1.0]), r"truth.*\(3,\)"),
         (lambda: marginals({"a": normal((5, 13))}), "more than the 12.*choose some by columns"),
         (lambda: marginals({"a": normal((5, 3))}, columns=[3]), "columns must be 1 to 12.*to 2"),
         (lambda: marginals({"a": normal((5, 3))}, columns=[]), "columns must be 1 to 12"),

@@ -6,8 +6,10 @@ from .images import image_grid
 from .maps import sphere_map
 from .marginals import marginals
 from .pairs import pairs
+from .rotations import rotation_map, tangent_histograms
 from .style import figure
 from .ternary import ternary
+from .torus import torus_pairs
 
 __all__ = [
     "density2d",
@@ -17,7 +19,10 @@ __all__ = [
     "marginals",
     "pairs",
     "paths",
+    "rotation_map",
     "scatter2d",
     "sphere_map",
+    "tangent_histograms",
     "ternary",
+    "torus_pairs",
 ]

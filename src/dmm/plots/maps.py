@@ -32,7 +32,7 @@ def sphere_map(panels: Mapping[str, Any], *, log: bool = False) -> Figure:
     bars = bool(densities)
     result, axes = figure(1, len(panels), size=(4.6 + 0.6 * bars / len(panels), 2.6))
     for ax, (name, panel) in zip(axes[0], panels.items(), strict=True):
-        _frame(ax, name)
+        globe(ax, name)
         if name in densities:
             shown = np.maximum(densities[name], top - 8) if log else np.exp(densities[name])
             x, y = mollweide(*np.meshgrid(longitudes, latitudes))
@@ -40,13 +40,35 @@ def sphere_map(panels: Mapping[str, Any], *, log: bool = False) -> Figure:
             ax.pcolormesh(x, y, shown, shading="gouraud", **look)
         else:
             cloud = points(panel, f"panels[{name!r}]", 3)
-            cloud = cloud / np.linalg.norm(cloud, axis=1, keepdims=True)
             size, alpha = marks(len(cloud))
-            x, y = mollweide(np.arctan2(cloud[:, 1], cloud[:, 0]), np.arcsin(cloud[:, 2]))
-            ax.scatter(x, y, s=size, alpha=alpha, color=PALETTE[0], linewidths=0, rasterized=True)
+            look = {"s": size, "alpha": alpha, "color": PALETTE[0], "linewidths": 0}
+            ax.scatter(*places(cloud), rasterized=True, **look)
     if bars:
         colour_bar(axes[0, -1], norm, SEQUENTIAL, "log-density" if log else "density")
     return result
+
+
+def places(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """x and y on the map of the directions of vectors (n, 3); zero lies in the middle."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = vectors / np.where(lengths > 0, lengths, 1.0)
+    return mollweide(np.arctan2(unit[:, 1], unit[:, 0]), np.arcsin(np.clip(unit[:, 2], -1, 1)))
+
+
+def globe(ax, title: str) -> None:
+    """The empty map: its outline, meridians and parallels."""
+    ax.set_title(title, y=1.0)  # given, so that nothing drawn beside the map moves it
+    ax.set(aspect="equal", xlim=(-2.95, 2.95), ylim=(-1.5, 1.5))
+    ax.axis("off")
+    turn, lift = np.linspace(-np.pi, np.pi, 181), np.linspace(-np.pi / 2, np.pi / 2, 91)
+    for longitude in np.radians([-120, -60, 0, 60, 120]):
+        ax.plot(
+            *mollweide(np.full_like(lift, longitude), lift), color=GRID, linewidth=0.6, zorder=0
+        )
+    for latitude in np.radians([-60, -30, 0, 30, 60]):
+        ax.plot(*mollweide(turn, np.full_like(turn, latitude)), color=GRID, linewidth=0.6, zorder=0)
+    edge = np.linspace(0, 2 * np.pi, 361)
+    ax.plot(2 * np.sqrt(2) * np.cos(edge), np.sqrt(2) * np.sin(edge), color=INK, linewidth=0.8)
 
 
 def mollweide(longitude: np.ndarray, latitude: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -69,17 +91,3 @@ def _evaluate(log_density: Callable, longitudes, latitudes, name: str) -> np.nda
     if values.shape != (lon.size,) or not np.isfinite(values.max()):
         raise ValueError(f"{name} must be a log-density: a finite number, or −∞, at a point (3,)")
     return values.reshape(lon.shape)
-
-
-def _frame(ax, title: str) -> None:
-    ax.set(title=title, aspect="equal", xlim=(-2.95, 2.95), ylim=(-1.5, 1.5))
-    ax.axis("off")
-    turn, lift = np.linspace(-np.pi, np.pi, 181), np.linspace(-np.pi / 2, np.pi / 2, 91)
-    for longitude in np.radians([-120, -60, 0, 60, 120]):
-        ax.plot(
-            *mollweide(np.full_like(lift, longitude), lift), color=GRID, linewidth=0.6, zorder=0
-        )
-    for latitude in np.radians([-60, -30, 0, 30, 60]):
-        ax.plot(*mollweide(turn, np.full_like(turn, latitude)), color=GRID, linewidth=0.6, zorder=0)
-    edge = np.linspace(0, 2 * np.pi, 361)
-    ax.plot(2 * np.sqrt(2) * np.cos(edge), np.sqrt(2) * np.sin(edge), color=INK, linewidth=0.8)

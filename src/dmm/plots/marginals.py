@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from .arguments import extent, named, points
+from .arguments import extent, named, points, vector
 from .style import INK, PALETTE, figure, styled
 
 _MOST = 12
@@ -22,6 +22,7 @@ _GRID = 400  # points at which a density is drawn
 def marginals(
     samples: Mapping[str, Any],
     *,
+    truth: Any = None,
     densities: Mapping[int, Callable] | None = None,
     names: Sequence[str] | None = None,
     columns: Sequence[int] | None = None,
@@ -31,7 +32,7 @@ def marginals(
     The first set is filled and the others are outlined; all share their bins, which hold all but
     the outermost thousandth of each set at either end. `columns` chooses which coordinates to show,
     12 at most; `names` are those of all d. `densities` maps a column to its exact log-density, a
-    function of a number, drawn as a dashed line.
+    function of a number, drawn as a dashed line. `truth` (d,) is marked by dotted lines.
     """
     sets = {k: points(v, f"samples[{k!r}]") for k, v in named(samples, "samples").items()}
     d = next(iter(sets.values())).shape[1]
@@ -40,6 +41,7 @@ def marginals(
     if len(sets) > len(PALETTE):
         raise ValueError(f"samples must hold at most {len(PALETTE)} sets, not {len(sets)}")
     columns = _columns(columns, d)
+    truth = None if truth is None else vector(truth, "truth", d)
     names = [f"$x_{{{i + 1}}}$" for i in range(d)] if names is None else list(names)
     if len(names) != d:
         raise ValueError(f"names must be {d} strings, one a column, not {len(names)}")
@@ -59,8 +61,13 @@ def marginals(
         span = _panel(ax, [values[:, i] for values in sets.values()])
         if i in densities:
             _curve(ax, densities[i], span, f"densities[{i}]")
+        if truth is not None:
+            ax.axvline(truth[i], color=INK, linewidth=0.9, linestyle=":")
+            low, high = ax.get_xlim()
+            pad = 0.03 * (high - low)
+            ax.set_xlim(min(low, truth[i] - pad), max(high, truth[i] + pad))
         ax.set_title(names[i], fontsize=9, pad=3)
-    _legend(result, sets, bool(densities))
+    _legend(result, sets, bool(densities), truth is not None)
     return result
 
 
@@ -111,7 +118,7 @@ def _curve(ax, log_density: Callable, span: tuple[float, float], name: str) -> N
     ax.plot(grid, np.exp(values), color=INK, linewidth=0.9, linestyle="--")
 
 
-def _legend(result: Figure, sets: Mapping[str, Any], exact: bool) -> None:
+def _legend(result: Figure, sets: Mapping[str, Any], exact: bool, true: bool) -> None:
     handles: list[Patch | Line2D] = [
         Line2D([], [], color=colour, linewidth=1.6, label=name)
         for colour, name in zip(PALETTE, sets, strict=False)
@@ -119,4 +126,6 @@ def _legend(result: Figure, sets: Mapping[str, Any], exact: bool) -> None:
     handles[0] = Patch(color=PALETTE[0], alpha=0.4, label=next(iter(sets)))
     if exact:
         handles.append(Line2D([], [], color=INK, linewidth=0.9, linestyle="--", label="density"))
+    if true:
+        handles.append(Line2D([], [], color=INK, linewidth=0.9, linestyle=":", label="truth"))
     result.legend(handles=handles, loc="outside upper center", ncols=len(handles))

@@ -28,6 +28,15 @@ def pairs(
     hold half and nine tenths of them. `truth` (d,) is marked by lines. Limits hold all but the
     outermost thousandth of each set at either end.
     """
+    sets, names, truth = checked(samples, truth, names)
+    spans = [_span(list(sets.values()), truth, i) for i in range(len(names))]
+    return triangle(sets, truth, names, spans)
+
+
+def checked(
+    samples: Mapping[str, Any], truth: Any, names: Sequence[str] | None
+) -> tuple[dict[str, np.ndarray], list[str], np.ndarray | None]:
+    """Sets with the same number of columns, a name for each of these, and the truth."""
     sets = {k: points(v, f"samples[{k!r}]") for k, v in named(samples, "samples").items()}
     d = next(iter(sets.values())).shape[1]
     for name, values in sets.items():
@@ -40,8 +49,19 @@ def pairs(
     names = [f"$x_{{{i + 1}}}$" for i in range(d)] if names is None else list(names)
     if len(names) != d:
         raise ValueError(f"names must be {d} strings, one a column, not {len(names)}")
+    return sets, names, truth
 
-    spans = [_span(list(sets.values()), truth, i) for i in range(d)]
+
+def triangle(
+    sets: Mapping[str, np.ndarray],
+    truth: np.ndarray | None,
+    names: Sequence[str],
+    spans: Sequence[tuple[float, float]],
+    *,
+    periodic: bool = False,
+) -> Figure:
+    """The panels on and below the diagonal; `periodic` if each span's ends are one point."""
+    d = len(names)
     side = max(1.0, min(2.2, 12.0 / d))
     result, axes = figure(d, d, size=(side, side))
     for i in range(d):
@@ -50,7 +70,7 @@ def pairs(
             if j > i:
                 ax.remove()
                 continue
-            _panel(ax, sets, truth, (j, i), spans)
+            _panel(ax, sets, truth, (j, i), spans, periodic)
             _ticks(ax, row=i, column=j, last=d - 1, names=names)
     _legend(result, sets, truth, d)
     return result
@@ -61,7 +81,7 @@ def _span(sets: list[np.ndarray], truth: np.ndarray | None, i: int) -> tuple[flo
     return extent(np.concatenate(ends if truth is None else [*ends, truth[i : i + 1]]))
 
 
-def _panel(ax, sets, truth, columns: tuple[int, int], spans) -> None:
+def _panel(ax, sets, truth, columns: tuple[int, int], spans, periodic: bool) -> None:
     """Column j along x; along y column i, or on the diagonal the histogram's height."""
     j, i = columns
     for colour, values in zip(PALETTE, sets.values(), strict=False):
@@ -72,7 +92,7 @@ def _panel(ax, sets, truth, columns: tuple[int, int], spans) -> None:
             ax.hist(values[:, i], histtype="stepfilled", alpha=0.15, **look)
             ax.hist(values[:, i], histtype="step", linewidth=1.2, **look)
         else:
-            _pair(ax, values[:, j], values[:, i], colour, (spans[j], spans[i]))
+            _pair(ax, values[:, j], values[:, i], colour, (spans[j], spans[i]), periodic)
     if truth is not None:
         ax.axvline(truth[j], color=INK, linewidth=0.8, linestyle="--")
         if i != j:
@@ -82,7 +102,7 @@ def _panel(ax, sets, truth, columns: tuple[int, int], spans) -> None:
         ax.set_ylim(spans[i])
 
 
-def _pair(ax, x: np.ndarray, y: np.ndarray, colour: str, spans) -> None:
+def _pair(ax, x: np.ndarray, y: np.ndarray, colour: str, spans, periodic: bool) -> None:
     crowd, (size, alpha) = len(x) >= _CROWD, marks(len(x))
     ax.scatter(
         x, y, s=size, alpha=alpha / (4 if crowd else 1), color=colour, linewidths=0, rasterized=True
@@ -91,17 +111,21 @@ def _pair(ax, x: np.ndarray, y: np.ndarray, colour: str, spans) -> None:
         return
     counts, xs, ys = np.histogram2d(x, y, bins=_BINS, range=spans)
     # Scott's rate in the number of points, in bins: 1.5 for 5,000 points.
-    smooth = gaussian_filter(counts, 6 * len(x) ** (-1 / 6))
+    mode = "wrap" if periodic else "reflect"
+    smooth = gaussian_filter(counts, 6 * len(x) ** (-1 / 6), mode=mode)
     ranked = np.sort(smooth, axis=None)[::-1]
     held = np.cumsum(ranked) / ranked.sum()
     levels = [ranked[np.searchsorted(held, mass)] for mass in _MASSES]
     # Equal levels, as for a single atom, leave no region to draw.
     if levels[0] < levels[1] < ranked[0]:
         middles = [(edges[1:] + edges[:-1]) / 2 for edges in (xs, ys)]
+        if periodic:  # one cell more at either end, so that lines reach the seam
+            smooth = np.pad(smooth, 1, mode="wrap")
+            middles = [np.r_[2 * m[0] - m[1], m, 2 * m[-1] - m[-2]] for m in middles]
         ax.contour(*middles, smooth.T, levels=levels, colors=colour, linewidths=1.1)
 
 
-def _ticks(ax, *, row: int, column: int, last: int, names: list[str]) -> None:
+def _ticks(ax, *, row: int, column: int, last: int, names: Sequence[str]) -> None:
     """Labels on the outer edges alone; a histogram's height needs no scale."""
     ax.grid(False)
     ax.locator_params(axis="x", nbins=3)
