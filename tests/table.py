@@ -121,6 +121,18 @@ def rotations(nodes: int = 10) -> Domain:
     )
 
 
+def angles(nodes: int = 40) -> Domain:
+    """Two angles, by even steps: exact for waves of low order."""
+    line = 2 * np.pi / nodes * np.arange(nodes) - np.pi
+    points = st.tuples(st.floats(-3.1, 3.1), st.floats(-3.1, 3.1)).map(np.array)
+    return Domain(
+        np.stack([a.ravel() for a in np.meshgrid(line, line, indexing="ij")], -1),
+        np.full(nodes**2, (2 * np.pi / nodes) ** 2),
+        lambda x: 0.0 * jnp.sum(x),
+        points,
+    )
+
+
 def side_by_side(*domains: Domain) -> Domain:
     """The product of domains: points are tuples."""
     index = np.meshgrid(*[np.arange(len(d.weights)) for d in domains], indexing="ij")
@@ -406,6 +418,12 @@ ROWS = (
         dmm.RotationalBrownian(dmm.SO3()),
         rotations(),
         data=(np.eye(3), Rotation.from_rotvec([0.5, -1.0, 0.3]).as_matrix()),
+    ),
+    Row(
+        "torus",
+        dmm.ToroidalBrownian(dmm.Torus(2)),
+        angles(),
+        data=([0.3, -3.0], [2.0, 1.0]),
     ),
     Row("own-diffusion", Bent(dmm.Euclidean(2)), PLANE),
 )

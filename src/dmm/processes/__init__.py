@@ -28,6 +28,7 @@ from .ornstein_uhlenbeck import OrnsteinUhlenbeck
 from .product import ProductProcess, supports
 from .rotational import RotationalBrownian, UniformOnSO3
 from .spherical import SphericalBrownian, UniformOnSphere
+from .toroidal import ToroidalBrownian, UniformOnTorus
 from .uniform import UniformChain
 from .wright_fisher import (
     AbstractWrightFisher,
@@ -65,10 +66,12 @@ __all__ = [
     "SimulatedWrightFisher",
     "SphericalBrownian",
     "Stationary",
+    "ToroidalBrownian",
     "Tractable",
     "UniformChain",
     "UniformOnSO3",
     "UniformOnSphere",
+    "UniformOnTorus",
     "WrightFisher",
     "Zero",
     "default_process",

@@ -96,7 +96,10 @@ class AbstractDiffusion(Process):
         return self.space.project(self.space.exp(x, move))
 
     def log_step(self, x, y, dtau):
-        """Gaussian in the tangent space at x, on the directions that carry noise."""
+        """Gaussian in the tangent space at x, on the directions that carry noise.
+
+        On closed spaces that leaves out the ways round them: right for short steps.
+        """
         error = (self.space.log(x, y) - self.drift(x) * dtau).ravel()
         values, vectors = jnp.linalg.eigh(self.covariance_matrix(x) * dtau)
         noisy = values > 1e-6 * jnp.max(values)

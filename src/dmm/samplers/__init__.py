@@ -10,6 +10,7 @@ from .flow import AdaptiveFlow, ProbabilityFlow
 from .heun import Heun
 from .leaping import TauLeaping, Trapezoidal
 from .predictor_corrector import PredictorCorrector
+from .splitting import Splitting
 
 __all__ = [
     "AdaptiveFlow",
@@ -22,6 +23,7 @@ __all__ = [
     "PredictorCorrector",
     "ProbabilityFlow",
     "Sampler",
+    "Splitting",
     "TauLeaping",
     "Trapezoidal",
     "Uniformisation",

@@ -5,7 +5,7 @@ import functools
 import jax.numpy as jnp
 
 from .._types import Time
-from ..processes import LinearDiffusion, Noising
+from ..processes import LinearDiffusion, Noising, ToroidalBrownian
 from ..processes.linear import gain
 from .base import Schedule
 
@@ -34,6 +34,11 @@ def _(process: LinearDiffusion, tau: Time):
     """The conditional variance of the copy that noise drives, given the others."""
     _, r = process.kernel(tau)
     return r[-1, -1] ** 2
+
+
+@noise_variance.register
+def _(process: ToroidalBrownian, tau: Time):
+    return -jnp.expm1(-tau)
 
 
 @functools.singledispatch

@@ -8,6 +8,7 @@ from .product import Product
 from .rotations import SO3
 from .simplex import Simplex, closure
 from .sphere import Sphere
+from .torus import Torus
 from .units import Affine, Factorwise, Identity, Units, default_units
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Smooth",
     "Space",
     "Sphere",
+    "Torus",
     "Units",
     "closure",
     "default_units",

@@ -59,6 +59,11 @@ class Smooth(Space):
         """∇f(x), in tangent coordinates."""
         return jax.grad(lambda v: f(self.exp(x, v)))(self.zero(x))
 
+    def pull(self, x: Array, v: Array, w: Array) -> Array:
+        """A tangent vector w at exp(x, v) as the change of v that moves that point along w."""
+        y = self.exp(x, v)
+        return jax.jvp(lambda e: self.log(x, self.exp(y, e)), (self.zero(y),), (w,))[1]
+
     def hessian(self, f: Function, x: Array) -> Array:
         """The second derivative of f along `exp` at x, a matrix over the flattened coordinates."""
         zero = self.zero(x)

@@ -29,6 +29,14 @@ def move(space: Space, x: Point, v: Point, *, reflect: bool = False) -> Point:
     return space.project(2 * inside - reached) if reflect else inside
 
 
+def pull(space: Space, x: Point, v: Point, w: Point) -> Point:
+    """A tangent vector w at the point reached from x along v, as the change of v it stands for."""
+    if isinstance(space, Product):
+        terms = zip(space.factors, x, v, w, strict=True)
+        return tuple(pull(factor, *term) for factor, *term in terms)
+    return _smooth(space).pull(x, v, w)
+
+
 def draw_noise(key: Key, space: Space, x: Point) -> Point:
     """Standard normal coordinates of a tangent vector at x."""
     leaves, structure = jax.tree.flatten(zeros(space, x))
