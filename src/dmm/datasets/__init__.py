@@ -6,11 +6,14 @@ from .files import DataError
 from .images import Images, digits, mnist
 from .linear_gaussian import LinearGaussian
 from .microbiome import Microbiome, microbiome
+from .rna import ANGLES, rna
+from .rotations import RotationMixture
 from .splits import Parts, split
 from .text import Characters, shakespeare, windows
 from .toys import GaussianMixture, TwoMoons
 
 __all__ = [
+    "ANGLES",
     "Characters",
     "DataError",
     "DirichletMixture",
@@ -19,11 +22,13 @@ __all__ = [
     "LinearGaussian",
     "Microbiome",
     "Parts",
+    "RotationMixture",
     "TwoMoons",
     "digits",
     "earth",
     "microbiome",
     "mnist",
+    "rna",
     "shakespeare",
     "split",
     "windows",

@@ -63,6 +63,11 @@ FILES = {
         f"{EARTH}fire.csv",
         "c5c6c9490b1d8c58ba9eb78d9e2f82d1c1e62694ca5cff917c54600d3d83f459",
     ),
+    "torus/rna.tsv": File(
+        None,
+        "189183ca25bd45c8a7578d3c1cd8a555b5139bb1ab0ac1a0bd25672be19badf7",
+        "it is the file of RNA torsion angles in https://github.com/vislearn/FFF",
+    ),
     "simplex/atlas1006_counts.csv": File(
         None,
         "75a48441a448f8d7d934ed70f0f128d033a63797951347271bc50aaabe0be970",

@@ -6,11 +6,9 @@ training, those with the best likelihood of the second part. The test log-likeli
 published figures and a mixture of heat kernels, and maps.
 """
 
-from pathlib import Path
 from typing import Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import dmm
@@ -19,6 +17,7 @@ from dmm.plots import sphere_map
 
 from .._checks import whole_numbers
 from ..runs import Run, Table
+from ._fits import Best, kernel_mixture
 
 PRESETS = {
     "smoke": {
@@ -90,57 +89,6 @@ def earth(
             "splits": splits, "points": len(points),
         })  # fmt: skip
     return rows
-
-
-class Best:
-    """The model that makes held-out points most likely of those it was shown, kept in a file."""
-
-    def __init__(self, path: Path, points: np.ndarray, *, every: int = 5):
-        self.path, self.points, self.every, self.calls = path, points, every, 0
-        # A file from before an interruption stays unless a better model comes.
-        self.level = self.likelihood(dmm.load(path)) if path.exists() else -np.inf
-
-    def consider(self, step: int, model: dmm.Model) -> None:
-        """Look at every fifth model, and at the first."""
-        self.calls += 1
-        if self.calls % self.every and self.path.exists():
-            return
-        level = self.likelihood(model)
-        if level > self.level or not self.path.exists():
-            self.level = level
-            model.save(self.path)
-
-    def likelihood(self, model: dmm.Model) -> float:
-        return float(jnp.mean(model.log_likelihood(self.points, steps=40)))
-
-
-def kernel_mixture(process: dmm.SphericalBrownian, parts: datasets.Parts) -> jax.Array:
-    """log of Σ_k w_k mean_i q_{τ_k}(x | x_i) at the test points, x_i the points to train on.
-
-    The weights of the 25 widths, τ from 10⁻⁷ to 0.3, and of the uniform law are those that make
-    the held-out points most likely. A baseline without any learning.
-    """
-    taus = jnp.geomspace(1e-7, 0.3, 25)
-    train = jnp.asarray(parts.train)
-
-    @jax.jit
-    def logs(points):
-        def at(x):
-            every = jax.vmap(jax.vmap(process.log_transition, (None, 0, None)), (None, None, 0))
-            kernels = jax.nn.logsumexp(every(x, train, taus), 1) - jnp.log(len(train))
-            return jnp.append(kernels, process.reference.log_prob(x))
-
-        return jax.lax.map(at, points, batch_size=32)
-
-    held_out = logs(jnp.asarray(parts.validation))
-
-    def improve(_, log_weights):
-        shares = jax.nn.softmax(log_weights + held_out, 1)
-        return jnp.log(jnp.maximum(shares.mean(0), 1e-4))[None]
-
-    log_weights = jax.lax.fori_loop(0, 300, improve, jnp.zeros((1, held_out.shape[1])))
-    log_weights = jax.nn.log_softmax(log_weights)
-    return jax.nn.logsumexp(log_weights + logs(jnp.asarray(parts.test)), 1)
 
 
 def _draw(run: Run, name: str, model: dmm.Model, parts: datasets.Parts, steps: int) -> None:

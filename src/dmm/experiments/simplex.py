@@ -7,7 +7,6 @@ parts, as `--parts 100`, have mixtures of the same kind. The reference is unifor
 `--mutation 3`.
 """
 
-import time
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +18,7 @@ from dmm.plots import marginals, ternary
 
 from .._checks import whole_numbers
 from ..runs import Run, Table
+from ._fits import timed_fit
 
 PRESETS = {
     "smoke": {
@@ -108,14 +108,11 @@ def fit(
     run: Run, name: str, truth: DirichletMixture, seed: int, objective: Any,
     *, mutation: float, steps: int, width: int, batch_size: int,
 ) -> tuple[dmm.Model, float]:  # fmt: skip
-    """A model, and the seconds that a step of its training took, compiling left out."""
-    ticks = [(time.perf_counter(), 0)]
-
-    def tick(step: int, model: dmm.Model) -> None:
-        ticks.append((time.perf_counter(), step))
-
+    """A model, and the seconds that a step of its training took."""
     parts = truth.alphas.shape[1]
-    model = dmm.fit(
+    return timed_fit(
+        run,
+        name,
         dmm.Simulator(truth.sample),
         process=dmm.WrightFisher(dmm.Simplex(parts), mutation),
         key=jax.random.fold_in(jax.random.key(seed), parts),
@@ -123,17 +120,7 @@ def fit(
         objective=objective,
         steps=steps,
         batch_size=batch_size,
-        monitor=tick,
-        run=run.folder(name),
     )
-    known = [line["pace"] for line in run.metrics() if line.get("fit") == name]
-    if known:  # the fit was finished before the run was resumed
-        return model, known[0]
-    # The first stretch also compiles, so it counts only where it is the only one.
-    (start, first), (end, last) = ticks[min(1, len(ticks) - 2)], ticks[-1]
-    pace = (end - start) / max(last - first, 1)
-    run.log(fit=name, pace=pace)
-    return model, pace
 
 
 def measure(

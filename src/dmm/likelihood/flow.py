@@ -23,8 +23,9 @@ def flow_log_likelihood(
 
     log p(x) = log p_ref(x_T) + ∫₀ᵀ div f dτ along the flow from x, by the classical Runge–Kutta
     method on the schedule's grid; on a curved space (Munthe-Kaas) for the tangent vector that leads
-    from x to where the flow is, so that the order stays four. The divergence is exact, or, with a key, by one random probe a
-    step (unbiased, a derivative instead of one a coordinate). Differentiable throughout.
+    from x to where the flow is, so that the order stays four. The divergence is exact, or, with a
+    key, by one random probe a step (unbiased, a derivative instead of one a coordinate).
+    Differentiable throughout.
     """
     if not supports(process, AbstractDiffusion):
         raise TypeError(

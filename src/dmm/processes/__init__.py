@@ -26,7 +26,12 @@ from .matrix import MatrixChain
 from .ordinal import OrdinalChain
 from .ornstein_uhlenbeck import OrnsteinUhlenbeck
 from .product import ProductProcess, supports
-from .rotational import RotationalBrownian, UniformOnSO3
+from .rotational import (
+    AbstractRotationalBrownian,
+    RotationalBrownian,
+    SimulatedRotationalBrownian,
+    UniformOnSO3,
+)
 from .spherical import SphericalBrownian, UniformOnSphere
 from .toroidal import ToroidalBrownian, UniformOnTorus
 from .uniform import UniformChain
@@ -40,6 +45,7 @@ from .wright_fisher import (
 __all__ = [
     "AbsorbingChain",
     "AbstractDiffusion",
+    "AbstractRotationalBrownian",
     "AbstractWrightFisher",
     "Beta",
     "Brownian",
@@ -63,6 +69,7 @@ __all__ = [
     "Reverse",
     "RotationalBrownian",
     "Simulated",
+    "SimulatedRotationalBrownian",
     "SimulatedWrightFisher",
     "SphericalBrownian",
     "Stationary",
