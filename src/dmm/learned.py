@@ -15,10 +15,13 @@ from .processes.chain import Denoiser
 
 
 class Learned(eqx.Module):
-    """A model's score as a function of (x, τ), given an observation, guided where asked."""
+    """A model's score as a function of (x, τ), given an observation, guided where asked.
+
+    The observation is as `Model.observed` gives it, so that networks which embed it do so once.
+    """
 
     model: Any  # a `Model`
-    given: Given = None
+    observed: Given = None
     present: Array | float = 1.0
     key: Key | None = None  # for a network with dropout
     guidance: float = eqx.field(static=True, default=1.0)
@@ -57,10 +60,9 @@ class Learned(eqx.Module):
 
     def _output(self, x: Point, tau: Time, present: Array | float) -> Any:
         model = self.model
-        observed = None if model.observations is None else model.observations.encode(self.given)
         inputs = model.parameterisation.inputs(model.process, x, tau)
         dropout = {"key": self.key} if isinstance(model.network, Stochastic) else {}
-        return model.network(inputs, tau, observed, present, **dropout)
+        return model.network(inputs, tau, self.observed, present, **dropout)
 
 
 class _DenoiserAt(Denoiser):

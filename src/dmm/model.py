@@ -17,7 +17,7 @@ from ._progress import track
 from ._types import Given, Key, Point, Score, Time
 from .learned import Learned
 from .likelihood import elbo, flow_log_likelihood, unexplained
-from .networks import Observations
+from .networks import Embedded, Observations
 from .parameterisations import Parameterisation
 from .parameterisations.chains import PredictsStates
 from .processes import HasDensity, Noising, Tractable, supports
@@ -46,7 +46,15 @@ class Model(eqx.Module):
         self, x: Point, tau: Time, given: Given = None, present: Array | float = 1.0
     ) -> Score:
         """The score at a state x, in the process's units; frozen below the schedule's τ_min."""
-        return Learned(self, given, present)(x, tau)
+        return Learned(self, self.observed(given), present)(x, tau)
+
+    def observed(self, given: Given) -> Given:
+        """One observation as the network takes it: encoded, and embedded where it does that."""
+        if self.observations is None or given is None:
+            return None
+        encoded = self.observations.encode(given)
+        embeds = isinstance(self.network, Embedded)
+        return self.network.embedding(encoded) if embeds else encoded
 
     def sample(
         self,
@@ -261,6 +269,8 @@ def _sample(model: Model, settings: _SampleSettings, keys: Key, which: Array, gi
     names the one of a draw."""
     process = model.process
     taus = settings.grid(model.schedule, settings.steps)
+    observation, stacked = given
+    observed = jax.vmap(model.observed)(observation) if stacked else model.observed(observation)
 
     def pick(condition, i):
         value, several = condition
@@ -268,7 +278,7 @@ def _sample(model: Model, settings: _SampleSettings, keys: Key, which: Array, gi
 
     def draw(key, i):
         start_key, key = jax.random.split(key)
-        score = Learned(model, pick(given, i), guidance=settings.guidance)
+        score = Learned(model, pick((observed, stacked), i), guidance=settings.guidance)
         known = pick(hint, i)
         sampler = settings.sampler
         if known is not None:
@@ -292,8 +302,10 @@ def _sample(model: Model, settings: _SampleSettings, keys: Key, which: Array, gi
 
 @eqx.filter_jit
 def _share(model: Model, process: Tractable, keys, x, given):
+    observed = None if given is None else jax.vmap(model.observed)(given)
+
     def score(i, y, tau):
-        return model.score(y, tau, jax.tree.map(lambda leaf: leaf[i], given))
+        return Learned(model, jax.tree.map(lambda leaf: leaf[i], observed))(y, tau)
 
     x0 = jax.vmap(model.units.forward)(x)
     return unexplained(process, score, model.times, keys, x0)
@@ -304,7 +316,7 @@ def _elbo(model: Model, process: Tractable, draws: int, share, keys, x, given):
     def one(key, x, given):
         bound = elbo(
             process,
-            Learned(model, given),
+            Learned(model, model.observed(given)),
             model.times,
             key,
             model.units.forward(x),
@@ -321,12 +333,14 @@ def _log_likelihood(model: Model, settings: tuple, keys, x, given):
     steps, probe, draws = settings
 
     def one(key, x, given):
+        observed = model.observed(given)
+
         def state(key):
             lift_key, probe_key = jax.random.split(key)
             y, added = model.process.lift(lift_key, model.units.forward(x))
             log_prob = flow_log_likelihood(
                 model.process,
-                Learned(model, given),
+                Learned(model, observed),
                 model.schedule,
                 y,
                 steps=steps,

@@ -1,6 +1,7 @@
 """Networks: (inputs, tau, given, present) to a pytree in the shape the score is made from."""
 
 from .base import Stochastic
+from .embedded import Embedded
 from .mlp import MLP
 from .observations import Observations, observe
 from .time import time_features
@@ -9,6 +10,7 @@ from .unet import UNet
 
 __all__ = [
     "MLP",
+    "Embedded",
     "Observations",
     "Stochastic",
     "Transformer",

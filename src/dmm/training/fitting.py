@@ -1,6 +1,7 @@
 """`fit`: from data on a space to a model."""
 
 import dataclasses
+import functools
 import hashlib
 import os
 import re
@@ -54,6 +55,7 @@ def fit(
     drop_given: float = 0.0,
     steps: int = 10_000,
     batch_size: int = 256,
+    noisings: int = 1,
     learning_rate: float = 1e-3,
     warmup: int | None = None,
     clip: float = 10.0,
@@ -81,10 +83,12 @@ def fit(
     so that `sample(..., guidance=...)` can be used.
 
     **Training**: Adam with linear warm-up and cosine decay, gradients clipped to norm `clip`,
-    weights averaged with rate `ema`; or any Optax `optimiser`. A share `validation` of the data is
-    held out; with `early_stopping` training ends after that many validations (of about 50)
-    without a better loss, and the best weights are returned. `monitor(step, model)` is called at
-    the same times, with the averaged weights: to draw samples or keep figures as training goes on.
+    weights averaged with rate `ema`; or any Optax `optimiser`. Each example of a batch is noised
+    `noisings` times, each at a time of its own: worth it where an observation is dear to embed
+    (`Embedded`). A share `validation` of the data is held out; with `early_stopping` training ends
+    after that many validations (of about 50) without a better loss, and the best weights are
+    returned. `monitor(step, model)` is called at the same times, with the averaged weights: to
+    draw samples or keep figures as training goes on.
 
     **Runs**: with a folder `run`, training can be killed at any moment and called again to go on,
     to the same bits; the finished model is kept there as `model.dmm`.
@@ -92,6 +96,7 @@ def fit(
     key = check_key(key)
     positive(learning_rate=learning_rate, clip=clip)
     at_least(0, warmup=0 if warmup is None else warmup)
+    at_least(1, noisings=noisings)
     share(drop_given=drop_given, validation=validation, ema=ema)
     instance(Schedule, "dmm.Cosine()", schedule=schedule, times=times)
     instance(Parameterisation, "dmm.Preconditioned()", parameterisation=parameterisation)
@@ -138,7 +143,7 @@ def fit(
     checkpoints = None
     if run is not None:
         identity = _identity(settings, model, objective, weighting, data, given, key)
-        identity["validation"] = validation
+        identity |= {"validation": validation, "noisings": noisings}
         if optimiser is None:
             identity |= {"learning_rate": learning_rate, "warmup": warmup, "clip": clip}
         checkpoints = Checkpoints(run, identity)
@@ -152,8 +157,8 @@ def fit(
 
     params, static = eqx.partition(model.network, eqx.is_inexact_array)
     settings = dataclasses.replace(settings, flat=optimiser is None and has_many_leaves(params))
-    loss_fn = loss_function(model, static, objective, weighting)
-    plain = loss_function(model, static, objective, weighting, dropout=False)
+    loss = functools.partial(loss_function, model, static, objective, weighting, noisings=noisings)
+    loss_fn, plain = loss(), loss(dropout=False)
 
     def with_weights(params) -> Model:
         return _replace_network(model, eqx.combine(params, static))
@@ -175,23 +180,33 @@ def fit(
 
 
 def loss_function(
-    model: Model, static: Any, objective: Callable, weighting: Callable, *, dropout: bool = True
-) -> LossFn:
-    """The weighted objective over a batch, each example at a time of its own."""
+    model: Model, static: Any, objective: Callable, weighting: Callable,
+    *, noisings: int = 1, dropout: bool = True,
+) -> LossFn:  # fmt: skip
+    """The weighted objective over a batch, each noising of each example at a time of its own."""
 
     def loss_fn(params, key, batch: Example) -> Losses:
         current = _replace_network(model, eqx.combine(params, static))
         n = len(jax.tree.leaves(batch.x)[0])
         times_key, drop_key, key = jax.random.split(key, 3)
-        tau, weight = model.times.draw(times_key, n)
+        tau, weight = model.times.draw(times_key, n * noisings)
         present = jax.random.bernoulli(drop_key, 1 - model.drop_given, (n,)).astype(tau.dtype)
 
-        def one(key, x, given, tau, present):
-            key, dropout_key = jax.random.split(key)
-            score = Learned(current, given, present, dropout_key if dropout else None)
-            return objective(model.process, score, key, model.units.forward(x), tau)
+        def one(key, x, given, taus, present):
+            # What does not depend on the time is computed once for all noisings of an example.
+            x0, observed = model.units.forward(x), current.observed(given)
 
-        each = jax.vmap(one)(jax.random.split(key, n), batch.x, batch.given, tau, present)
+            def at(key, tau):
+                key, dropout_key = jax.random.split(key)
+                score = Learned(current, observed, present, dropout_key if dropout else None)
+                return objective(model.process, score, key, x0, tau)
+
+            return jax.vmap(at)(jax.random.split(key, noisings), taus)
+
+        # Times are stratified: an example gets one of every n in a row.
+        taus = tau.reshape(noisings, n).T
+        each = jax.vmap(one)(jax.random.split(key, n), batch.x, batch.given, taus, present)
+        each = each.T.ravel()
         lam = jax.vmap(lambda t: weighting(model.process, model.schedule, t))(tau)
         return Losses(jnp.mean(weight * lam * each), each, tau)
 
@@ -222,10 +237,13 @@ def _with_network(model: Model, network: Any, key: Key, preview: Example) -> Mod
         )
     if not isinstance(network, eqx.Module):
         network = network(key, inputs, outputs, encoded)
+    made_model = _replace_network(model, network)
+
+    def called(inputs, given):
+        return network(inputs, jnp.ones(()), made_model.observed(given), jnp.ones(()))
+
     try:
-        made = jax.eval_shape(
-            lambda i, g: network(i, jnp.ones(()), g, jnp.ones(())), inputs, encoded
-        )
+        made = jax.eval_shape(called, inputs, given)
     except TypeError as error:
         raise ValueError(
             f"network: could not be called with (inputs, tau, given, present): {error}"
@@ -235,7 +253,7 @@ def _with_network(model: Model, network: Any, key: Key, preview: Example) -> Mod
         raise ValueError(
             f"network: returns arrays of shape {found} where the parameterisation needs {wanted}"
         )
-    return _replace_network(model, network)
+    return made_model
 
 
 def _noising(space: Space | None, process: Process | None) -> Any:
