@@ -80,9 +80,7 @@ def render_solid(pose: Pose, *, size: int = 64, samples: int = 2) -> Array:
     square = jnp.where(square == 0, 1e-9, square)
     # A ray steeper than the cone (square < 0) has only one end in it.
     curved = jnp.where((square > 0) | (rays[2] < 0), (-half - root) / square, -FAR)
-    exit = jnp.minimum(
-        exit, jnp.where((square > 0) | (rays[2] > 0), (root - half) / square, FAR)
-    )
+    exit = jnp.minimum(exit, jnp.where((square > 0) | (rays[2] > 0), (root - half) / square, FAR))
     x, y, z = (eye[i] + curved * rays[i] for i in range(3))
     gradient = [x, y, -(a * z + 0.5 * b)]
     length = jnp.sqrt(jnp.maximum(_dot(gradient, gradient), 1e-12))
