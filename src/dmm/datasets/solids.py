@@ -94,9 +94,9 @@ def render_solid(pose: Pose, *, size: int = 64, samples: int = 2) -> Array:
 def symmetries(name: str) -> np.ndarray:
     """The rotations (g, 3, 3) that leave a solid as it is, the identity first.
 
-    12 of the tetrahedron, 24 of the cube, 60 of the icosahedron; 360 of the cone and 720 of the
-    cylinder, in steps of a degree of all turns about the axis, z. Those of the cylinder that turn it
-    upside down come second.
+    12 of the tetrahedron, 24 of the cube, 60 of the icosahedron; of the cone and the cylinder 360
+    turns about the axis, z, in steps of a degree, and of the cylinder 360 more that turn it upside
+    down besides.
     """
     if name not in SOLIDS:
         raise ValueError(f"name: expected one of {', '.join(SOLIDS)}, got {name!r}")
