@@ -80,13 +80,13 @@ def _number(path: Path, count: int) -> int:
 
 
 def _image(path: Path, size: int) -> np.ndarray:
+    from matplotlib.image import imread
     from skimage.color import rgb2gray
-    from skimage.io import imread
     from skimage.transform import resize
 
     try:
         pixels = imread(path)
     except (OSError, ValueError, SyntaxError) as error:
         raise DataError(f"{path}: is not an image ({error}); unpack the archive again") from error
-    grey = pixels / 255.0 if pixels.ndim == 2 else rgb2gray(pixels[..., :3])
+    grey = pixels if pixels.ndim == 2 else rgb2gray(pixels[..., :3])
     return resize(grey, (size, size), anti_aliasing=True).astype(np.float32)
