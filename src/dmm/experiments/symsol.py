@@ -26,13 +26,15 @@ from ._poses import pose_map
 PRESETS = {
     "smoke": {
         "solids": "tetrahedron,cone", "size": 12, "steps": 10, "batch_size": 8, "noisings": 2,
-        "channels": "4,8", "blocks": 1, "features": 8, "width": 16, "depth": 2, "octaves": 1,
+        "channels": "4,8", "blocks": 1, "features": 8, "half": False,
+        "width": 16, "depth": 2, "degree": 3,
         "images": 2, "draws": 40, "sampling_steps": 4, "likelihood_poses": 4, "flow_steps": 3,
     },
     "laptop": {
-        "solids": "tetrahedron,cone", "size": 24, "steps": 3_000, "batch_size": 32, "noisings": 8,
-        "channels": "16,32,64", "blocks": 1, "features": 128, "width": 128, "depth": 3,
-        "images": 12, "draws": 500, "sampling_steps": 50, "likelihood_poses": 4, "flow_steps": 25,
+        "solids": "tetrahedron,cone", "size": 24, "steps": 8_000, "batch_size": 32,
+        "channels": "16,32,64", "blocks": 1, "features": 128, "half": False,
+        "width": 128, "depth": 3, "degree": 4, "learning_rate": 1e-3,
+        "images": 20, "draws": 500, "sampling_steps": 50, "likelihood_poses": 6, "flow_steps": 25,
     },
     "paper": {},
 }  # fmt: skip
@@ -65,7 +67,7 @@ def symsol(
     half: bool = True,
     width: int = 512,
     depth: int = 4,
-    octaves: int = 4,
+    degree: int = 8,
     images: int = 100,
     draws: int = 2_000,
     sampling_steps: int = 100,
@@ -92,7 +94,7 @@ def symsol(
         data,
         given=given,
         space=dmm.SO3(),
-        parameterisation=dmm.WithWaves(dmm.Relative(), octaves),
+        parameterisation=dmm.WithHarmonics(dmm.Relative(), degree),
         network=network,
         key=jax.random.key(seed),
         steps=steps,
@@ -106,8 +108,9 @@ def symsol(
     for name in names:
         held_out = (loaded_held_out if published else rendered)(name, images, size)
         key = jax.random.key(1000 + SOLIDS.index(name))
-        settings = {"steps": sampling_steps, "batch_size": chunk}
-        samples = model.sample(key, draws, given=held_out.pictures, **settings)
+        samples = model.sample(
+            key, draws, given=held_out.pictures, steps=sampling_steps, batch_size=chunk
+        )
         each = [
             coverage(x, poses, cells=STRETCHES.get(name), within=CLOSE)
             for x, poses in zip(samples, held_out.poses, strict=True)
