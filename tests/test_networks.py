@@ -176,6 +176,31 @@ def test_transformer_learns_from_neighbours():
     assert jnp.mean(bits) < 1.5
 
 
+@pytest.mark.parametrize("sides", [(12, 12), (9, 10, 3)])
+def test_resnet_sees_every_pixel_and_where_it_is(sides):
+    """A vector of the size that was asked for; a picture moved by one pixel has another."""
+    encoder = awake(dmm.ResNet(jax.random.key(0), shape(*sides), features=6, channels=(8, 16)))
+    run = eqx.filter_jit(encoder)
+    image = jax.random.normal(jax.random.key(1), sides)
+    before = run(image)
+    assert before.shape == (6,)
+    slopes = eqx.filter_jit(jax.grad(lambda image: jnp.sum(encoder(image) ** 2)))(image)
+    assert np.all(np.abs(slopes) > 1e-6)
+    assert np.max(np.abs(run(jnp.roll(image, 1, 0)) - before)) > 1e-2
+
+
+def test_resnet_in_half_precision():
+    """Within 3%, as of the other networks; the vector is in float32."""
+
+    def encoder(dtype):
+        return dmm.ResNet(jax.random.key(0), shape(12, 12), channels=(8, 16), dtype=dtype)
+
+    image = jax.random.normal(jax.random.key(1), (12, 12))
+    full, half = encoder(None)(image), encoder(jnp.bfloat16)(image)
+    assert half.dtype == jnp.float32
+    assert 0 < np.linalg.norm(half - full) < 0.03 * np.linalg.norm(full)
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="UNet works on images"):
         dmm.UNet(jax.random.key(0), shape(8), shape(8))
@@ -185,6 +210,10 @@ def test_bad_input():
         dmm.UNet(jax.random.key(0), shape(8, 8), shape(8, 8), dropout=1.0)
     with pytest.raises(ValueError, match=r"^attention: levels run from 0 to 2"):
         dmm.UNet(jax.random.key(0), shape(8, 8), shape(8, 8), attention=(3,))
+    with pytest.raises(ValueError, match="ResNet works on images"):
+        dmm.ResNet(jax.random.key(0), shape(8))
+    with pytest.raises(ValueError, match=r"^channels: give those of one level"):
+        dmm.ResNet(jax.random.key(0), shape(8, 8), channels=())
     with pytest.raises(ValueError, match=r"^heads: 3 do not divide"):
         dmm.Transformer(jax.random.key(0), shape(8, 2), shape(8, 2), width=16, heads=3)
 

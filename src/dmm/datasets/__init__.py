@@ -8,12 +8,15 @@ from .linear_gaussian import LinearGaussian
 from .microbiome import Microbiome, microbiome
 from .rna import ANGLES, rna
 from .rotations import RotationMixture
+from .solids import SOLIDS, Pose, draw_pose, render_solid, symmetries
 from .splits import Parts, split
+from .symsol import Symsol, symsol
 from .text import Characters, shakespeare, windows
 from .toys import GaussianMixture, TwoMoons
 
 __all__ = [
     "ANGLES",
+    "SOLIDS",
     "Characters",
     "DataError",
     "DirichletMixture",
@@ -22,14 +25,20 @@ __all__ = [
     "LinearGaussian",
     "Microbiome",
     "Parts",
+    "Pose",
     "RotationMixture",
+    "Symsol",
     "TwoMoons",
     "digits",
+    "draw_pose",
     "earth",
     "microbiome",
     "mnist",
+    "render_solid",
     "rna",
     "shakespeare",
     "split",
+    "symmetries",
+    "symsol",
     "windows",
 ]

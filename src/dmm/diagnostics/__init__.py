@@ -3,6 +3,16 @@
 from .c2st import c2st
 from .images import psnr, ssim
 from .mmd import mmd
+from .poses import Coverage, coverage, nearest_pose
 from .wasserstein import wasserstein1
 
-__all__ = ["c2st", "mmd", "psnr", "ssim", "wasserstein1"]
+__all__ = [
+    "Coverage",
+    "c2st",
+    "coverage",
+    "mmd",
+    "nearest_pose",
+    "psnr",
+    "ssim",
+    "wasserstein1",
+]

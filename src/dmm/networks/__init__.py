@@ -4,6 +4,7 @@ from .base import Stochastic
 from .embedded import Embedded
 from .mlp import MLP
 from .observations import Observations, observe
+from .resnet import ResNet
 from .time import time_features
 from .transformer import Transformer
 from .unet import UNet
@@ -12,6 +13,7 @@ __all__ = [
     "MLP",
     "Embedded",
     "Observations",
+    "ResNet",
     "Stochastic",
     "Transformer",
     "UNet",

@@ -13,7 +13,8 @@ from .._checks import share
 from .._types import Given, Key
 from .base import Stochastic
 from .flat import like, size
-from .layers import Attention, Conv, Dense, Norm, Summary, drop
+from .layers import Attention, Conv, Dense, Norm, Summary
+from .residual import Keys, Residual, channel_norm, image_shape
 
 
 class UNet(Stochastic):
@@ -58,8 +59,8 @@ class UNet(Stochastic):
             raise ValueError(
                 f"attention: levels run from 0 to {len(multipliers) - 1}, got {attention}"
             )
-        shape, outputs = _image(inputs, "inputs"), like(outputs)
-        keys = _Keys(key)
+        shape, outputs = image_shape(inputs, "inputs", "UNet"), like(outputs)
+        keys = Keys(key)
         width = 4 * channels
         self.summary = Summary(keys(), given, shape[:2], width)
         here, _ = Summary.split(given, shape[:2])
@@ -71,7 +72,7 @@ class UNet(Stochastic):
         def block(n, m, level):
             widths.append(m)
             attend = Attention(keys(), m, heads) if level in attention else None
-            return _Block(keys, n, m, dropout, attend)
+            return Residual(keys, n, m, dropout, attend)
 
         self.down, skips, n = [], [channels], channels
         for level, multiplier in enumerate(multipliers):
@@ -95,12 +96,12 @@ class UNet(Stochastic):
                 layers.append(Conv(keys(), m, m))
             self.up.append(layers)
         self.told, self.widths = Dense(keys(), width, sum(widths)), tuple(widths)
-        self.norm = _norm(n)
+        self.norm = channel_norm(n)
         self.last = Conv(keys(), n, size(outputs) // math.prod(shape[:2]), gain=0.0)
         self.outputs, self.dtype = outputs, jnp.dtype(dtype or jnp.result_type(float))
 
     def __call__(self, inputs, tau, given=None, present=1.0, key=None):
-        shape = _image(inputs, "inputs")
+        shape = image_shape(inputs, "inputs", "UNet")
         summary, here = self.summary(tau, given, present, self.dtype)
         # All that blocks are told in one product, and all keys at once: many kernels less.
         told = jnp.split(self.told(summary), np.cumsum(self.widths)[:-1])
@@ -127,63 +128,7 @@ class UNet(Stochastic):
         return h.astype(self.norm.scale.dtype).reshape(self.outputs.shape)
 
 
-class _Block(eqx.Module):
-    """x + conv(silu(norm(conv(silu(norm(x)))) + told)), and attention after it where given.
-
-    What it is told comes after the norm, which would take away what is the same at all places.
-    """
-
-    norm: Norm
-    conv: Conv
-    second_norm: Norm
-    second_conv: Conv
-    shortcut: Dense | None
-    attention: tuple[Norm, Attention] | None
-    dropout: float = eqx.field(static=True)
-
-    def __init__(self, keys: "_Keys", n: int, m: int, dropout: float, attend):
-        self.norm, self.conv = _norm(n), Conv(keys(), n, m, gain=math.sqrt(2))
-        self.second_norm, self.second_conv = _norm(m), Conv(keys(), m, m, gain=0.1)
-        self.shortcut = None if n == m else Dense(keys(), n, m)
-        self.attention = None if attend is None else (_norm(m), attend)
-        self.dropout = dropout
-
-    def __call__(self, x: Array, told: Array, key: Key | None) -> Array:
-        h = self.second_norm(self.conv(jax.nn.silu(self.norm(x)))) + told[None, None]
-        h = self.second_conv(drop(key, self.dropout, jax.nn.silu(h)))
-        h = h + (x if self.shortcut is None else self.shortcut(x))
-        if self.attention is None:
-            return h
-        norm, attend = self.attention
-        return h + attend(norm(h).reshape(-1, h.shape[-1])).reshape(h.shape)
-
-
-def _norm(channels: int) -> Norm:
-    """Groups of four channels or more: one alone would lose how bright the image is."""
-    return Norm(channels, min(32, max(1, channels // 4)))
-
-
-class _Keys:
-    """As many keys as asked for."""
-
-    def __init__(self, key: Key):
-        self.key, self.count = key, 0
-
-    def __call__(self) -> Key:
-        self.count += 1
-        return jax.random.fold_in(self.key, self.count)
-
-
 def _enlarge(x: Array, shape: tuple[int, ...]) -> Array:
     """x at the resolution of a shape, each pixel repeated."""
     wide = jnp.repeat(jnp.repeat(x, 2, 0), 2, 1)
     return wide[: shape[0], : shape[1]]
-
-
-def _image(inputs: PyTree, name: str) -> tuple[int, ...]:
-    leaves = jax.tree.leaves(inputs)
-    if len(leaves) != 1 or len(leaves[0].shape) < 2:
-        raise ValueError(
-            f"{name}: UNet works on images, arrays (height, width) or (height, width, channels)"
-        )
-    return tuple(leaves[0].shape)

@@ -4,6 +4,7 @@ from .base import Parameterisation, default_parameterisation
 from .chains import PredictRates, PriorLogistic, PriorLogits
 from .gaussian import Preconditioned, PredictData, PredictNoise
 from .generic import Factors, PredictScore, Relative
+from .harmonics import WithHarmonics
 from .lineages import PredictDeparture, PredictLineages
 from .waves import WithWaves
 
@@ -20,6 +21,7 @@ __all__ = [
     "PriorLogistic",
     "PriorLogits",
     "Relative",
+    "WithHarmonics",
     "WithWaves",
     "default_parameterisation",
 ]
