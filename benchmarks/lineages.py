@@ -1,6 +1,6 @@
 """What a training step costs on simplices, boxes and spheres, and how it grows with their size.
 
-    python benchmarks/lineages.py [--json FILE]
+    python benchmarks/lineages.py [--only START,START] [--json FILE]
 
 At the paper's setting (an MLP of four layers of 512, batch 128): a step of `dmm.fit` over forward,
 backward and Adam of the bare network, for compositions of 3 to 1000 parts, boxes and spheres; and
@@ -43,10 +43,13 @@ def rows(on_gpu: bool):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", help="write the figures to this file")
+    parser.add_argument("--only", default="", help="rows whose names start so")
     arguments = parser.parse_args()
+    starts = tuple(arguments.only.split(","))
     on_gpu = jax.default_backend() != "cpu"
     found = []
-    for name, process, objective, steps in rows(on_gpu):
+    chosen = [row for row in rows(on_gpu) if row[0].startswith(starts)]
+    for name, process, objective, steps in chosen:
         keys = jax.random.split(jax.random.key(1), 4096)
         data = jax.vmap(process.reference.sample)(keys)
         if isinstance(process, dmm.Jacobi):
