@@ -45,6 +45,10 @@ def data_folder(tmp_path, monkeypatch):
     rows += [[f"Sample-{i}", *random.poisson(3, 8) * 1.0] for i in range(40)]
     table = "\n".join(",".join(map(str, row)) for row in rows)
     (tmp_path / "simplex/atlas1006_counts.csv").write_text(table)
+    (tmp_path / "torus").mkdir()
+    names = "\t".join(["nucleotide", "A"])
+    rows = [names + "".join(f"\t{a:.1f}" for a in random.uniform(0, 360, 7)) for _ in range(60)]
+    (tmp_path / "torus/rna.tsv").write_text("\n".join(rows))
     monkeypatch.setenv("DMM_DATA", str(tmp_path))
     return tmp_path
 

@@ -18,10 +18,10 @@ import dmm
 from dmm import datasets
 from dmm.datasets import SOLIDS
 from dmm.diagnostics import Coverage, coverage
+from dmm.plots import rotation_map
 
 from .._checks import whole_numbers
 from ..runs import Run, Table
-from ._poses import pose_map
 
 PRESETS = {
     "smoke": {
@@ -41,7 +41,8 @@ PRESETS = {
 
 CLOSE = 10.0  # degrees: a mode is found by a sample so close to it, and to no other mode as close
 STRETCHES = {"cone": 36, "cylinder": 72}  # the cells that continuous symmetries are cut into
-SHOWN = 3  # pictures a solid in figures
+SHOWN = 2  # pictures a solid in figures
+BODY = (1.0, 0.3, 0.15)  # a direction off every solid's axes: equal poses have places of their own
 
 
 class HeldOut(NamedTuple):
@@ -200,9 +201,10 @@ def _draw(run: Run, name: str, held_out: HeldOut, samples: jax.Array) -> None:
     shown = range(min(SHOWN, len(samples)))
     run.save_samples(name, samples[: len(shown)])
     labels = {i: f"{name} {i + 1}" for i in shown}
-    figure = pose_map(
-        {labels[i]: np.asarray(samples[i]) for i in shown},
+    figure = rotation_map(
+        {labels[i]: samples[i] for i in shown},
         truths={labels[i]: held_out.poses[i] for i in shown},
+        body=BODY,
         images={labels[i]: held_out.pictures[i] for i in shown},
     )
     run.figure(name, figure)
