@@ -49,7 +49,7 @@ def fitted(kind, **settings):
         network=lambda *shapes: dmm.MLP(*shapes, width=64, depth=2),
         learning_rate=5e-3,
         steps=1500,
-        batch_size=256,
+        batch_size=1024,
         **settings,
     )
 
@@ -101,7 +101,7 @@ def test_guidance_on_masks():
     ids=["bridge", "Euler", "first hitting"],
 )
 def test_inpainting_by_masks_is_conditional_sampling(sampler, steps):
-    """The known coordinate stays, the other has its law given it: total variation under 0.06. One
+    """The known coordinate stays, the other has its law given it: total variation under 0.04. One
     step will do for `FirstHitting`, since the first step sees the known too."""
     x = fitted("absorbing").sample(
         jax.random.key(0), 4096, given=0, known=[2, -1], where=[True, False],
@@ -109,7 +109,7 @@ def test_inpainting_by_masks_is_conditional_sampling(sampler, steps):
     )  # fmt: skip
     assert np.all(x[:, 0] == 2)
     found = np.bincount(np.asarray(x[:, 1]), minlength=3) / 4096
-    assert 0.5 * np.abs(found - LAW[2] / LAW[2].sum()).sum() < 0.06
+    assert 0.5 * np.abs(found - LAW[2] / LAW[2].sum()).sum() < 0.04
 
 
 @pytest.mark.xdist_group("finite uniform")
