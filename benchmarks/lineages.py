@@ -43,12 +43,12 @@ def rows(on_gpu: bool):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", help="write the figures to this file")
-    parser.add_argument("--only", default="", help="rows whose names start so")
+    parser.add_argument("--only", default="", help="rows whose names start with these words")
     arguments = parser.parse_args()
-    starts = tuple(arguments.only.split(","))
+    starts = tuple(f"{words} ".lstrip() for words in arguments.only.split(","))
     on_gpu = jax.default_backend() != "cpu"
     found = []
-    chosen = [row for row in rows(on_gpu) if row[0].startswith(starts)]
+    chosen = [row for row in rows(on_gpu) if f"{row[0]} ".replace(",", " ").startswith(starts)]
     for name, process, objective, steps in chosen:
         keys = jax.random.split(jax.random.key(1), 4096)
         data = jax.vmap(process.reference.sample)(keys)

@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 
 from .._checks import at_least, numbers
 from ..spaces import SO3
-from ..spaces.rotations import angle, exp_map, log_map
+from ..spaces.rotations import angle, exp_map, log_map, product
 
 
 class RotationMixture(eqx.Module):
@@ -70,7 +70,7 @@ class RotationMixture(eqx.Module):
         which_key, turn_key = jax.random.split(key)
         which = jax.random.randint(which_key, (), 0, len(self.sigmas))
         v = jax.random.normal(turn_key, (3,)) * self.sigmas[which] / math.sqrt(2)
-        return self.means[which] @ exp_map(v), which
+        return product(self.means[which], exp_map(v)), which
 
     def log_prob(self, x: Float[Array, "3 3"], which: Array | None = None) -> Float[Array, ""]:
         """log p(x), or that of one of the laws."""
@@ -82,7 +82,7 @@ class RotationMixture(eqx.Module):
 
 def _log_wrapped(mean: Array, sigma: Array, x: Array) -> Array:
     """Σ_k N(α_k) α_k²/(2 − 2cos α) over the turns α_k = α + 2πk, N of three dimensions."""
-    alpha = angle(log_map(mean.T @ x))
+    alpha = angle(log_map(product(mean.T, x)))
     variance = sigma**2 / 2
     log_half_sine = jnp.log(jnp.sinc(alpha / (2 * math.pi)))  # sin(α/2)/(α/2)
     straight = -0.5 * alpha**2 / variance - 2 * log_half_sine

@@ -1,4 +1,4 @@
-"""Inputs that show a network the symmetries of rotations."""
+"""Inputs that show a network the functions on rotations."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -6,21 +6,22 @@ import jax.numpy as jnp
 from .._checks import at_least
 from ..processes import AbstractRotationalBrownian
 from ..spaces.representations import representations
-from .base import Parameterisation
+from .base import Parameterisation, default_parameterisation
+from .generic import Relative
 
 
 class WithHarmonics(Parameterisation):
     """Another parameterisation of a process on SO(3) whose inputs are joined by the entries of the
-    irreducible representations D²(x), …, D^degree(x).
+    irreducible representations D²(x), …, D^degree(x): what waves are on circles.
 
-    A law that a finite group leaves as it is differs from the uniform one by polynomials of degree
-    3 at least for the group of the tetrahedron, 4 for the cube's, 6 for the icosahedron's: networks
-    hardly find these in the nine entries of x. Each degree is damped by e^{−½l(l + 1)τ}: that is
-    what noise leaves of it.
+    Networks learn slowly what varies fast. And a law that a finite group leaves as it is differs
+    from the uniform one by polynomials of degree 3 at least for the group of the tetrahedron, 4 for
+    the cube's, 6 for the icosahedron's: networks hardly find these in the nine entries of x. Each
+    degree is damped by e^{−½l(l + 1)τ}: that is what noise leaves of it.
     """
 
     head: Parameterisation
-    degree: int = eqx.field(static=True, default=6)
+    degree: int = eqx.field(static=True, default=4)
 
     def __check_init__(self):
         at_least(2, degree=self.degree)
@@ -38,3 +39,8 @@ class WithHarmonics(Parameterisation):
 
     def score(self, process, output, x, tau):
         return self.head.score(process, output, x, tau)
+
+
+@default_parameterisation.register(AbstractRotationalBrownian)
+def _(process):
+    return WithHarmonics(Relative())

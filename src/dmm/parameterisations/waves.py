@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 
 from .._checks import at_least
-from ..processes import AbstractRotationalBrownian, SphericalBrownian, ToroidalBrownian
+from ..processes import SphericalBrownian, ToroidalBrownian
 from ..schedules.weightings import noise_variance
 from .base import Parameterisation, default_parameterisation
 from .generic import Relative
@@ -43,7 +43,6 @@ class WithWaves(Parameterisation):
         return self.head.score(process, output, x, tau)
 
 
-@default_parameterisation.register(AbstractRotationalBrownian)
 @default_parameterisation.register(SphericalBrownian)
 @default_parameterisation.register(ToroidalBrownian)
 def _(process):

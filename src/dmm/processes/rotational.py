@@ -10,7 +10,7 @@ from jaxtyping import Array
 from .._checks import at_least, positive
 from .._types import Scalar, Time
 from ..spaces import SO3
-from ..spaces.rotations import angle, exp_map, from_quaternion, log_map
+from ..spaces.rotations import angle, exp_map, from_quaternion, log_map, product
 from .base import Law, Noised, Stationary, default_process
 from .diffusion import AbstractDiffusion
 from .rotation_kernel import draw_rotation_vector, log_kernel, slope
@@ -86,11 +86,11 @@ class RotationalBrownian(AbstractRotationalBrownian):
 
     def noise(self, key, x0, tau):
         omega = draw_rotation_vector(key, tau).astype(x0.dtype)
-        return Noised(x0 @ exp_map(omega), slope(angle(omega), tau) * omega)
+        return Noised(product(x0, exp_map(omega)), slope(angle(omega), tau) * omega)
 
     def log_transition(self, x: Array, x0: Array, tau: Time) -> Scalar:
         """log q_τ(x | x_0), the heat kernel."""
-        return log_kernel(angle(log_map(x0.T @ x)), tau) + self.reference.log_prob(x)
+        return log_kernel(angle(log_map(product(x0.T, x))), tau) + self.reference.log_prob(x)
 
 
 class SimulatedRotationalBrownian(AbstractRotationalBrownian):

@@ -6,6 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .rotations import product
+
 
 def representations(x: Array, degree: int) -> list[Array]:
     """D¹(x) = x, D²(x), …: orthogonal matrices of sizes 2l + 1, polynomials of degree l in x.
@@ -18,7 +20,7 @@ def representations(x: Array, degree: int) -> list[Array]:
         top = jnp.asarray(top, x.dtype)
         # At full precision: errors of one degree are passed on to the next.
         half = jnp.einsum("aij,ik->akj", top, found[-1], precision="highest")
-        half = jnp.einsum("akj,jm->akm", half, x, precision="highest")
+        half = product(half, x)
         found.append(jnp.einsum("akm,bkm->ab", half, top, precision="highest"))
     return found
 

@@ -30,7 +30,7 @@ class SO3(Smooth):
             raise ValueError(f"measure: choose 'uniform' or 'volume', got {self.measure!r}")
 
     def contains(self, x):
-        square = jnp.max(jnp.abs(x.T @ x - jnp.eye(3, dtype=x.dtype)))
+        square = jnp.max(jnp.abs(product(x.T, x) - jnp.eye(3, dtype=x.dtype)))
         return (square < 1e-4) & (jnp.linalg.det(x) > 0)
 
     def check(self, data, name="data"):
@@ -66,10 +66,10 @@ class SO3(Smooth):
         return 3**0.5 * x.ravel()
 
     def exp(self, x, v):
-        return x @ exp_map(v)
+        return product(x, exp_map(v))
 
     def log(self, x, y):
-        return log_map(x.T @ y)
+        return log_map(product(x.T, y))
 
     def zero(self, x):
         return jnp.zeros(3, x.dtype)
@@ -80,12 +80,21 @@ class SO3(Smooth):
     def project(self, x):
         # Newton's iteration to the orthogonal factor: what is 0.01 off is then off by rounding.
         for _ in range(2):
-            x = x @ (1.5 * jnp.eye(3, dtype=x.dtype) - 0.5 * (x.T @ x))
+            x = product(x, 1.5 * jnp.eye(3, dtype=x.dtype) - 0.5 * product(x.T, x))
         return x
 
     def distance(self, x: Array, y: Array) -> Array:
         """The angle between two rotations, in [0, π]."""
-        return angle(log_map(x.T @ y))
+        return angle(log_map(product(x.T, y)))
+
+
+def product(a: Array, b: Array) -> Array:
+    """ab, for 3×3 matrices b.
+
+    Written out, so that accelerators, which round the factors of matrix products, keep all digits.
+    """
+    b = b.reshape((1,) * (a.ndim - 1) + b.shape)
+    return jnp.sum(a[..., None] * b, -2)
 
 
 def hat(v: Array) -> Array:
@@ -112,7 +121,7 @@ def exp_map(v: Array) -> Array:
     first = jnp.where(small, first, jnp.sin(r) / r)
     second = jnp.where(small, second, 2 * jnp.sin(0.5 * r) ** 2 / r**2)
     cross = hat(v)
-    return jnp.eye(3, dtype=v.dtype) + first * cross + second * (cross @ cross)
+    return jnp.eye(3, dtype=v.dtype) + first * cross + second * product(cross, cross)
 
 
 def to_quaternion(x: Array) -> Array:
@@ -135,7 +144,7 @@ def from_quaternion(q: Array) -> Array:
     """The rotation of a unit quaternion (w, x, y, z)."""
     w, v = q[0], q[1:]
     cross = hat(v)
-    return jnp.eye(3, dtype=q.dtype) + 2 * w * cross + 2 * (cross @ cross)
+    return jnp.eye(3, dtype=q.dtype) + 2 * w * cross + 2 * product(cross, cross)
 
 
 def log_map(x: Array) -> Array:
