@@ -86,7 +86,7 @@ class Model(eqx.Module):
         key = check_key(key)
         at_least(1, n=n, steps=steps, repeats=repeats, batch_size=batch_size)
         instance(Sampler, "dmm.Euler()", sampler=sampler)
-        given, several = self._check_given(given)
+        given, several = self.check_given(given)
         if guidance != 1.0 and (given is None or not self.drop_given):
             raise ValueError(
                 "guidance: needs `given`, and a model fitted with drop_given > 0 to know the score "
@@ -180,7 +180,7 @@ class Model(eqx.Module):
         looks_back = isinstance(self.parameterisation, PredictsStates)
         return Trapezoidal() if isinstance(sampler, Bridge) and not looks_back else sampler
 
-    def _check_given(self, given: Given) -> tuple[Given, bool]:
+    def check_given(self, given: Given) -> tuple[Given, bool]:
         """The observation as arrays, and whether there are several, stacked."""
         if self.given_like is None:
             if given is not None:
@@ -239,7 +239,7 @@ class Model(eqx.Module):
 
     def _check_pairs(self, x: Point, given: Given) -> tuple[Point, Given]:
         x = self.process.data.check(x, "x")
-        given, several = self._check_given(given)
+        given, several = self.check_given(given)
         n = len(jax.tree.leaves(x)[0])
         if given is not None and not several:
             given = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n, *leaf.shape)), given)

@@ -76,7 +76,10 @@ def so3(
     sampler_steps: str = "25,50,100,1000",
     sampler_draws: int = 20_000,
 ) -> Table:
-    """Log-likelihoods beside the truth; the class given, the baseline and samplers for one seed."""
+    """Log-likelihoods beside the truth; the class given, the baseline and samplers for one seed.
+
+    `baseline_steps` or `sampler_draws` of 0 leave the baseline or the samplers out.
+    """
     settings = {"width": width, "learning_rate": learning_rate, "batch_size": batch_size}
     tests: dict[str, Any] = {"test_points": test_points, "flow_steps": flow_steps}
     space = dmm.SO3(measure="volume")
@@ -99,7 +102,7 @@ def so3(
         if baseline_steps and m == sizes[0]:
             brief = settings | {"batch_size": baseline_batch}
             rows += _paces(run, m, chosen[0], exact, brief, tests, baseline_steps)
-    return rows + samplers(run, sizes[0], grids, sampler_draws)
+    return rows + (samplers(run, sizes[0], grids, sampler_draws) if sampler_draws else [])
 
 
 def fit(
