@@ -2,8 +2,10 @@
 
 from .base import Smooth, Space
 from .box import Box, inset
+from .counts import Counts
 from .euclidean import Euclidean
 from .finite import Finite
+from .positive import PositiveReals
 from .product import Product
 from .rotations import SO3
 from .simplex import Simplex, closure
@@ -15,10 +17,12 @@ __all__ = [
     "SO3",
     "Affine",
     "Box",
+    "Counts",
     "Euclidean",
     "Factorwise",
     "Finite",
     "Identity",
+    "PositiveReals",
     "Product",
     "Simplex",
     "Smooth",

@@ -11,6 +11,7 @@ from .._types import Point, Scalar
 from .base import Space
 from .box import Box
 from .euclidean import Euclidean
+from .positive import PositiveReals
 from .product import Product
 
 
@@ -95,6 +96,13 @@ def _(space: Box, data: Point) -> Units:
     """The bounds become 0 and 1."""
     low, high = jnp.asarray(space.low), jnp.asarray(space.high)
     return Affine(low, high - low)
+
+
+@default_units.register
+def _(space: PositiveReals, data: Point) -> Units:
+    """A mean of 1: a coordinate for vectors, overall for arrays. No datum of n is then above n."""
+    scale = jnp.mean(data, 0 if len(space.shape) == 1 else None)
+    return Affine(jnp.zeros(space.shape), jnp.broadcast_to(scale, space.shape))
 
 
 @default_units.register
