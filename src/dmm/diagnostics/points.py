@@ -12,7 +12,7 @@ def matrices(
 
     Float64 on the host, so that what is subtracted later (means, neighbours) is not rounded first.
     """
-    x, y = _matrix(samples, "samples"), _matrix(reference, "reference")
+    x, y = flattened(samples, "samples"), flattened(reference, "reference")
     if x.shape[1] != y.shape[1]:
         raise ValueError(
             f"samples have {x.shape[1]} coordinates a point and reference {y.shape[1]}: "
@@ -21,8 +21,8 @@ def matrices(
     return x, y
 
 
-def _matrix(points: PyTree, name: str) -> Float[np.ndarray, "n d"]:
-    """Leaves (n, ...) flattened a point and set side by side: (n, d)."""
+def flattened(points: PyTree, name: str) -> Float[np.ndarray, "n d"]:
+    """Leaves (n, ...) flattened a point and set side by side: (n, d), in float64."""
     leaves = [np.asarray(leaf, dtype=np.float64) for leaf in jax.tree.leaves(points)]
     if not leaves or any(leaf.ndim == 0 for leaf in leaves):
         raise ValueError(f"{name} must be arrays with the points along the first axis")
@@ -39,3 +39,17 @@ def _matrix(points: PyTree, name: str) -> Float[np.ndarray, "n d"]:
             "mend the sampler, or drop them and say so"
         )
     return matrix
+
+
+def robust(
+    values: Float[np.ndarray, "n d"], reference: Float[np.ndarray, "m d"]
+) -> Float[np.ndarray, "n d"]:
+    """arcsinh of the distance to the reference's median in units of its spread, a coordinate each.
+
+    The spread is the interquartile range over that of N(0, 1): far values neither set the units nor
+    dwarf the others.
+    """
+    low, middle, high = np.quantile(reference, [0.25, 0.5, 0.75], axis=0)
+    scale = (high - low) / 1.349
+    scale = np.where(scale > 0, scale, reference.std(axis=0))
+    return np.arcsinh((values - middle) / np.where(scale > 0, scale, 1.0))
