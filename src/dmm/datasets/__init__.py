@@ -3,6 +3,7 @@
 from .dirichlets import DirichletMixture
 from .earth import earth
 from .files import DataError
+from .gandk import GAndK
 from .images import Images, digits, mnist
 from .linear_gaussian import LinearGaussian
 from .microbiome import Microbiome, microbiome
@@ -20,6 +21,7 @@ __all__ = [
     "Characters",
     "DataError",
     "DirichletMixture",
+    "GAndK",
     "GaussianMixture",
     "Images",
     "LinearGaussian",
