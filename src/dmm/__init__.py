@@ -22,9 +22,11 @@ _PUBLIC = (
     "networks",
     "model",
     "training",
+    "inference",
 )
 
 if TYPE_CHECKING:
+    from .inference import *
     from .likelihood import *
     from .model import *
     from .networks import *

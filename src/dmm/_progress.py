@@ -19,6 +19,34 @@ def track(items: Sequence[T], label: str) -> Iterable[T]:
 
 
 @contextlib.contextmanager
+def counting_bar(
+    total: int, start: int, label: str, show: bool | None
+) -> Iterator[Callable[[int, int], None]]:
+    """A function `update(more, failed)`; shown on a terminal unless `show` says else."""
+    if not (sys.stderr.isatty() if show is None else show):
+        yield lambda more, failed: None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn(label),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[failed]}"),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(label, total=total, completed=start, failed="")
+
+        def update(more: int, failed: int) -> None:
+            bar.update(task, advance=more, failed=f"{failed} of no use" if failed else "")
+
+        yield update
+
+
+@contextlib.contextmanager
 def training_bar(total: int, start: int, show: bool | None) -> Iterator[Callable[..., None]]:
     """A function `update(step, loss, validation)`; shown on a terminal unless `show` says else."""
     if not (sys.stderr.isatty() if show is None else show):

@@ -5,6 +5,8 @@ from .embedded import Embedded
 from .mlp import MLP
 from .observations import Observations, observe
 from .resnet import ResNet
+from .series import SeriesEncoder
+from .sets import SetEncoder
 from .time import time_features
 from .transformer import Transformer
 from .unet import UNet
@@ -14,6 +16,8 @@ __all__ = [
     "Embedded",
     "Observations",
     "ResNet",
+    "SeriesEncoder",
+    "SetEncoder",
     "Stochastic",
     "Transformer",
     "UNet",

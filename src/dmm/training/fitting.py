@@ -50,6 +50,7 @@ def fit(
     parameterisation: Parameterisation | None = None,
     network: Any = None,
     units: Units | None = None,
+    observations: Observations | None = None,
     objective: Callable | None = None,
     weighting: Callable = likelihood_weighting,
     drop_given: float = 0.0,
@@ -77,10 +78,11 @@ def fit(
 
     **How**: `process`, `schedule` (time grid and τ_min), `times` (the schedule that training times
     are drawn from, by importance with exact weights), `parameterisation`, `network` (an Equinox
-    module, or a function of (key, inputs, outputs, given) that makes one), `units` and `objective`
-    are chosen from the space unless passed. `weighting` is `likelihood_weighting` or
-    `variance_weighting`. With `drop_given` > 0 that share of observations is hidden in training,
-    so that `sample(..., guidance=...)` can be used.
+    module, or a function of (key, inputs, outputs, given) that makes one), `units`,
+    `observations` (how `given` enters networks; see `observe`) and `objective` are chosen from the
+    space unless passed. `weighting` is `likelihood_weighting` or `variance_weighting`. With
+    `drop_given` > 0 that share of observations is hidden in training, so that
+    `sample(..., guidance=...)` can be used.
 
     **Training**: Adam with linear warm-up and cosine decay, gradients clipped to norm `clip`,
     weights averaged with rate `ema`; or any Optax `optimiser`. Each example of a batch is noised
@@ -131,7 +133,7 @@ def fit(
         parameterisation=parameterisation or default_parameterisation(noising),
         network=None,
         units=units,
-        observations=None if preview.given is None else observe(preview.given),
+        observations=None if preview.given is None else observations or observe(preview.given),
         given_like=like(jax.tree.map(lambda leaf: leaf[0], preview.given)),
         drop_given=drop_given,
     )

@@ -1,0 +1,182 @@
+"""`infer`: from a prior and a simulator to the posterior of every observation."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._checks import at_least
+from .._types import Given, Key
+from ..model import check_key
+from ..networks import observe
+from ..training import Example, Simulator, fit
+from .embeddings import by_feature, with_embedding
+from .posterior import Posterior
+from .priors import Prior
+from .rounds import Truncated
+from .seen import Seen
+from .simulation import SimulationError, run_simulations, traceable, traced_wrongly
+from .store import Store
+
+PREVIEW = 20_000  # simulations that give the range of observations, where all are fresh
+
+
+def infer(
+    prior: Any,
+    simulator: Callable | None = None,
+    *,
+    key: Key,
+    simulations: int | tuple[Any, Given] | None = None,
+    observation: Given = None,
+    rounds: int = 1,
+    embedding: Any = None,
+    network: Any = None,
+    width: int = 256,
+    depth: int = 4,
+    steps: int = 20_000,
+    batch_size: int = 256,
+    early_stopping: int | None = 10,
+    workers: int | None = None,
+    timeout: float | None = 300.0,
+    run: str | os.PathLike | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> Posterior:
+    """The posterior p(θ | x) of a simulator's parameters, amortised over observations.
+
+    **What**: `prior` is a NumPyro distribution, or a dict or tuple of independent ones; the space
+    follows from its support, which draws never leave. `simulator` is either a function of
+    (key, theta) that JAX can trace, its first argument named `key`, or any Python function of
+    (theta) or (theta, rng), rng a NumPy generator. It returns an array, or a dict of arrays.
+
+    **Simulations**: a number of them, made first; or pairs (theta, x) made already, without a
+    simulator; or None with a traceable simulator: fresh ones at every step of training. Python
+    functions run in `workers` processes (all cores by default), each call at most `timeout`
+    seconds; what fails is counted and left out, and what is not finite. With a folder `run`
+    simulations are kept there as they come, and training too: called again, it goes on.
+
+    **Rounds**: with one `observation` and `rounds` > 1, the simulations are shared among rounds,
+    each drawn from the prior cut to where the posterior of the round before has its mass (Deistler
+    et al., 2022): sharper near that observation, and no longer amortised over others.
+
+    **How**: `embedding` reads the observation: "set" (exchangeable rows), "series", "image", or a
+    module or function as for `Embedded`; without one, numbers enter a perceptron of `depth` layers
+    of `width`. `network`, `steps`, `batch_size`, `early_stopping` and further settings are those
+    of `fit`, such as `process`.
+    """
+    key = check_key(key)
+    at_least(1, rounds=rounds, width=width, depth=depth)
+    prior = prior if isinstance(prior, Prior) else Prior(prior)
+    settings |= {"steps": steps, "batch_size": batch_size, "progress": progress}
+    settings["network"] = with_embedding(network, embedding, width, depth)
+    if "process" not in settings:
+        settings["space"] = prior.space
+    if rounds > 1 and (observation is None or not isinstance(simulations, int)):
+        raise ValueError("rounds: several need an `observation` and a number of `simulations`")
+    if rounds == 1 and observation is not None:
+        raise ValueError("observation: only rounds look at it; pass it to posterior.sample(given=)")
+    draw_key, simulate_key, fit_key = jax.random.split(key, 3)
+    folder = None if run is None else Path(run)
+    features = by_feature(embedding)
+    if simulations is None:
+        if simulator is None or not traceable(simulator):
+            raise ValueError(
+                "simulations: how many? Only a simulator that JAX can trace, a function of (key, "
+                "theta), can go without a number"
+            )
+        run = None if folder is None else folder / "fit"
+        return _fit_fresh(prior, simulator, simulate_key, fit_key, features, run, settings)
+
+    settings["early_stopping"] = early_stopping
+    if isinstance(simulations, tuple):
+        if simulator is not None:
+            raise ValueError("simulations: are made already; pass no simulator beside them")
+        theta, x = simulations
+        x = jax.tree.map(_numbers, x, is_leaf=lambda node: isinstance(node, list))
+        run = None if folder is None else folder / "fit"
+        return _fit_pairs(prior, prior.parameters.check(theta), x, fit_key, features, run, settings)
+
+    at_least(1, simulations=simulations)
+    if simulator is None:
+        raise ValueError("simulator: is needed to make simulations; or pass simulations=(theta, x)")
+    options: dict[str, Any] = {"workers": workers, "timeout": timeout, "progress": progress}
+    proposal: Prior | Truncated = prior
+    made: list[tuple[Any, Any]] = []
+    posterior = None
+    for number, share in enumerate(_shares(simulations, rounds)):
+        place = folder if folder is None or rounds == 1 else folder / f"round_{number + 1}"
+        store = None if place is None else place / "simulations"
+        theta = None if store is None or number == 0 else Store.parameters(store)
+        if theta is None:
+            theta = proposal.sample(jax.random.fold_in(draw_key, number), share)
+        theta, x, _ = run_simulations(
+            simulator, theta, jax.random.fold_in(simulate_key, number), folder=store, **options
+        )
+        made = [proposal.inside(*pairs) for pairs in made] + [(theta, x)]
+        theta, x = jax.tree.map(lambda *leaves: np.concatenate(leaves), *made)
+        posterior = _fit_pairs(
+            prior, theta, x, jax.random.fold_in(fit_key, number), features,
+            None if place is None else place / "fit", settings,
+        )  # fmt: skip
+        if number + 1 < rounds:
+            cut_key = jax.random.fold_in(key, number)
+            proposal = Truncated.around(prior, posterior, observation, cut_key)
+    assert posterior is not None
+    return posterior
+
+
+def _fit_pairs(
+    prior: Prior, theta: Any, x: Given, key: Key, features: bool, run: Any, settings: dict
+) -> Posterior:
+    """The posterior learned from pairs, stacked."""
+    points = jax.jit(jax.vmap(prior.parameters.point))(jax.tree.map(jnp.asarray, theta))
+    x = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), x)
+    observations = observe(x, by_feature=features)
+    model = fit(points, given=x, key=key, run=run, observations=observations, **settings)
+    return Posterior(model, prior.parameters, Seen.of(model, x), prior)
+
+
+def _fit_fresh(
+    prior: Prior, simulator: Callable, simulate_key: Key, key: Key, features: bool, run: Any,
+    settings: dict,
+) -> Posterior:  # fmt: skip
+    """The posterior learned from simulations that are fresh at every step."""
+
+    def draw(key):
+        prior_key, key = jax.random.split(key)
+        theta = prior.draw(prior_key)
+        x = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), simulator(key, theta))
+        return Example(prior.parameters.point(theta), given=x)
+
+    keys = jax.random.split(simulate_key, PREVIEW)
+    try:
+        x = jax.jit(jax.vmap(lambda key: draw(key).given))(keys)
+    except Exception as error:
+        raise SimulationError(f"simulator: {traced_wrongly(error)}") from error
+    bad = sum(np.sum(~np.isfinite(leaf.reshape(PREVIEW, -1)).all(1)) for leaf in jax.tree.leaves(x))
+    if bad:
+        raise SimulationError(
+            f"simulator: {bad} of {PREVIEW} simulations hold NaN or infinity; pass a number of "
+            "simulations, of which such are left out, or mend it"
+        )
+    observations = observe(x, by_feature=features)
+    model = fit(Simulator(draw), key=key, run=run, observations=observations, **settings)
+    return Posterior(model, prior.parameters, Seen.of(model, x), prior)
+
+
+def _shares(simulations: int, rounds: int) -> list[int]:
+    """The simulations of each round, as even as can be."""
+    ends = [simulations * (i + 1) // rounds for i in range(rounds)]
+    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _numbers(leaf: Any) -> np.ndarray:
+    """An observation's numbers. Whole ones are numbers too, not classes."""
+    array = np.asarray(leaf)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"simulations: expected numbers in x, got an array of {array.dtype}")
+    return np.asarray(array, np.float64)
