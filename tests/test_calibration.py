@@ -128,7 +128,7 @@ def test_coverage_ranks_are_uniform_for_few_simulations():
     """What is made of all truths, units and references, favours none, and not the draws either."""
     ranks = []
     for seed in range(300):
-        truths, samples, seen = simulated(seed, n=20, draws=10, d=3)
+        truths, samples, seen = simulated(seed, n=20, draws=10, d=6)
         for references in (None, nearest_truths(truths, seen)):
             ranks.append(
                 tarp(truths, samples, key=key(seed), references=references, resamples=1).ranks
@@ -172,8 +172,8 @@ def test_the_prior_passes_for_a_posterior_only_with_random_references():
 def test_equal_values_are_ranked_at_random():
     """Bernoulli parameters and draws of their law: in a fixed order few ranks would occur."""
     random = np.random.default_rng(2)
-    truths = random.integers(0, 2, (500, 1))
-    samples = random.integers(0, 2, (500, 50, 1))
+    truths = random.integers(0, 2, (2000, 1))
+    samples = random.integers(0, 2, (2000, 10, 1))
     found = sbc(truths, samples, key=key(3))
     assert found.p_value > 1e-3
     again = sbc(truths, samples, key=key(3))
