@@ -133,6 +133,30 @@ def angles(nodes: int = 40) -> Domain:
     )
 
 
+def positives(nodes: int = 32) -> Domain:
+    """Positive numbers, by Gauss–Legendre in their roots; functions vanish as x³ at 0."""
+    places, weights = np.polynomial.legendre.leggauss(nodes)
+    roots = 2.25 * (places + 1)
+    return Domain(
+        roots[:, None] ** 2,
+        2.25 * weights * 2 * roots,
+        lambda x: jnp.sum(3 * jnp.log(x) - 2 * x),
+        hnp.arrays(np.float64, (1,), elements=st.floats(0.05, 6.0)),
+    )
+
+
+def counts(most: int = 48) -> Domain:
+    """Counts by the sum over all that matter: functions fall as Poisson's law of mean 3."""
+    nodes = np.arange(most + 1, dtype=np.int32)[:, None]
+
+    def log_base(x):
+        n = x.astype(jnp.result_type(float))
+        return jnp.sum(n * math.log(3.0) - jax.scipy.special.gammaln(n + 1))
+
+    points = st.integers(0, 12).map(lambda n: np.array([n], np.int32))
+    return Domain(nodes, np.ones(len(nodes)), log_base, points)
+
+
 def side_by_side(*domains: Domain) -> Domain:
     """The product of domains: points are tuples."""
     index = np.meshgrid(*[np.arange(len(d.weights)) for d in domains], indexing="ij")
@@ -424,6 +448,33 @@ ROWS = (
         dmm.ToroidalBrownian(dmm.Torus(2)),
         angles(),
         data=([0.3, -3.0], [2.0, 1.0]),
+    ),
+    Row(
+        "positive",
+        dmm.SquareRoot(dmm.PositiveReals(1), 2.5),
+        positives(),
+        data=([0.4], [2.0]),
+        latent=True,
+        bounded=True,
+    ),
+    Row(
+        "counts",
+        dmm.ImmigrationDeath(dmm.Counts(1), 2.5),
+        counts(),
+        data=([1], [6]),
+        latent=True,
+    ),
+    Row(
+        "counts-positive-chain",
+        dmm.ProductProcess(
+            dmm.ImmigrationDeath(dmm.Counts(1)),
+            dmm.SquareRoot(dmm.PositiveReals(1)),
+            dmm.UniformChain(dmm.Finite((), 2)),
+        ),
+        side_by_side(counts(26), positives(24), states((), 2)),
+        data=(([1], [0.4], 0), ([6], [2.0], 1)),
+        latent=True,
+        bounded=True,
     ),
     Row("own-diffusion", Bent(dmm.Euclidean(2)), PLANE),
 )

@@ -2,6 +2,7 @@
 
 from .base import Parameterisation, default_parameterisation
 from .chains import PredictRates, PriorLogistic, PriorLogits
+from .counts import PredictElasticity, PredictIntensities
 from .gaussian import Preconditioned, PredictData, PredictNoise
 from .generic import Factors, PredictScore, Relative
 from .harmonics import WithHarmonics
@@ -14,6 +15,8 @@ __all__ = [
     "Preconditioned",
     "PredictData",
     "PredictDeparture",
+    "PredictElasticity",
+    "PredictIntensities",
     "PredictLineages",
     "PredictNoise",
     "PredictRates",

@@ -17,6 +17,7 @@ from .base import (
 from .brownian import Brownian
 from .chain import Chain
 from .diffusion import AbstractDiffusion, Diffusion
+from .immigration_death import ImmigrationDeath, Poisson
 from .jacobi import Beta, Jacobi
 from .jump import Jump
 from .langevin import CriticallyDamped
@@ -33,6 +34,7 @@ from .rotational import (
     UniformOnSO3,
 )
 from .spherical import SphericalBrownian, UniformOnSphere
+from .square_root import Gamma, SquareRoot
 from .toroidal import ToroidalBrownian, UniformOnTorus
 from .uniform import UniformChain
 from .wright_fisher import (
@@ -53,8 +55,10 @@ __all__ = [
     "CriticallyDamped",
     "Diffusion",
     "Dirichlet",
+    "Gamma",
     "Gaussian",
     "HasDensity",
+    "ImmigrationDeath",
     "Jacobi",
     "Jump",
     "Law",
@@ -64,6 +68,7 @@ __all__ = [
     "Noising",
     "OrdinalChain",
     "OrnsteinUhlenbeck",
+    "Poisson",
     "Process",
     "ProductProcess",
     "Reverse",
@@ -72,6 +77,7 @@ __all__ = [
     "SimulatedRotationalBrownian",
     "SimulatedWrightFisher",
     "SphericalBrownian",
+    "SquareRoot",
     "Stationary",
     "ToroidalBrownian",
     "Tractable",

@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from .._types import Key
 
-FEW = 16  # the mean count below which a class is drawn by its binomial law
+FEW = 16  # the mean count below which laws of counts are summed term by term
 
 
 def log_gamma(key: Key, shape: Array, scale: Array | float = 1.0, *, small: bool = True) -> Array:
@@ -97,6 +97,83 @@ def _binomial(u: Array, count: Array, p: Array) -> Array:
         total = total + term
         found = found + (total < u)
     return found
+
+
+def poisson(key: Key, mean: Array) -> Array:
+    """N ~ Poisson(mean), entry by entry, as floats; any mean ≥ 0.
+
+    Below a mean of 16 by sums of probabilities from the far end, so that rare events have all
+    their digits. Beyond, ⌊Q(W)⌋ for W normal and Q the expansion of Cornish and Fisher with five
+    cumulants and the lattice's correction: within 3·10⁻⁵ in total variation at 16, and 1/mean as
+    fast at least beyond, to the precision of floats.
+    """
+    uniform_key, normal_key = jax.random.split(key)
+    mean = jnp.asarray(mean, jnp.result_type(float, mean))
+    small, large = jnp.minimum(mean, FEW), jnp.maximum(mean, FEW)
+    few = _counted(uniform_key, jnp.exp(-small), lambda i: small / i)
+    many = _expanded(normal_key, large, large, large, large, large)
+    return settled(jnp.where(mean < FEW, few, many))
+
+
+def binomial(key: Key, count: Array, p: Array, q: Array | None = None) -> Array:
+    """N ~ Binomial(count, p), entry by entry, as floats. Made as `poisson`, of the rarer outcome.
+
+    Where p may be so close to 1 that 1 − p loses its digits, pass that as q.
+    """
+    uniform_key, normal_key = jax.random.split(key)
+    dtype = jnp.result_type(float, p)
+    q = 1 - p if q is None else q
+    count, p, q = jnp.broadcast_arrays(*(jnp.asarray(v, dtype) for v in (count, p, q)))
+    flipped = p > q
+    p, q = jnp.minimum(p, q), jnp.maximum(p, q)
+    mean = count * p
+    share = jnp.minimum(p, FEW / jnp.maximum(count, FEW))  # only as large as the sums can take
+    none = jnp.exp(count * jnp.log1p(-share))
+    few = _counted(
+        uniform_key,
+        none,
+        lambda i: share / (1 - share) * jnp.maximum(count - i + 1, 0.0) / i,
+    )
+    pq = p * q
+    variance = jnp.maximum(mean * q, FEW / 2)
+    cumulants = (variance * (q - p), variance * (1 - 6 * pq), variance * (q - p) * (1 - 12 * pq))
+    many = _expanded(normal_key, mean, variance, *cumulants)
+    rarer = jnp.minimum(jnp.where(mean < FEW, few, many), count)
+    return settled(jnp.where(flipped, count - rarer, rarer))
+
+
+def _counted(key: Key, none: Array, ratio) -> Array:
+    """The number whose probabilities are `none` at 0 and ratio(i) times the last at i = 1, 2, …"""
+    term, terms = none, []
+    for i in range(1, 3 * FEW):
+        term = term * ratio(i)
+        terms.append(term)
+    u = jax.random.uniform(key, (2, *none.shape), none.dtype)
+    u = u[0] + jnp.finfo(none.dtype).eps * u[1]  # with the digits of what is near 0
+    above, found = jnp.zeros_like(none), jnp.zeros_like(none)
+    for term in reversed(terms):
+        above = above + term
+        found = found + (u < above)
+    return found
+
+
+def _expanded(key: Key, mean: Array, *cumulants: Array) -> Array:
+    """⌊Q(W)⌋, W normal: a whole number with this mean and these cumulants, from second to fifth.
+
+    A law on whole numbers is that of a smooth one at k + ½, of variance less by 1/12 and fourth
+    cumulant more by 1/120.
+    """
+    second, third, fourth, fifth = cumulants
+    w = jax.random.normal(key, mean.shape, mean.dtype)
+    variance = second - 1 / 12
+    spread = jnp.sqrt(variance)
+    a, b = third / variance / spread, (fourth + 1 / 120) / variance**2
+    c = fifth / variance**2 / spread
+    w2 = w**2
+    terms = w + a / 6 * (w2 - 1) + b / 24 * w * (w2 - 3) - a**2 / 36 * w * (2 * w2 - 5)
+    terms += c / 120 * (w2**2 - 6 * w2 + 3) - a * b / 24 * (w2**2 - 5 * w2 + 2)
+    terms += a**3 / 324 * (12 * w2**2 - 53 * w2 + 17)
+    return jnp.maximum(jnp.floor(mean + (0.5 + spread * terms)), 0.0)
 
 
 def settled(drawn: Array) -> Array:

@@ -3,6 +3,7 @@
 from .base import Sampler, default_sampler, simulate
 from .bridge import Bridge
 from .clamped import Clamped
+from .counts import CountBridge
 from .dirichlet import DirichletStep
 from .euler import Euler
 from .exact import FirstHitting, Uniformisation
@@ -16,6 +17,7 @@ __all__ = [
     "AdaptiveFlow",
     "Bridge",
     "Clamped",
+    "CountBridge",
     "DirichletStep",
     "Euler",
     "FirstHitting",

@@ -2,7 +2,7 @@
 
 import equinox as eqx
 
-from ..processes import AbstractWrightFisher, Jacobi
+from ..processes import AbstractWrightFisher, ImmigrationDeath, Jacobi, SquareRoot
 from .base import Schedule, default_schedule
 
 
@@ -35,10 +35,11 @@ class Power(Schedule):
         return (tau ** (1 / self.power) - first) / (last - first)
 
 
-# Parts of data may be small: about as small as τ_min is what a model can tell apart.
+# Data may be small: about as small as τ_min is what a model can tell apart.
 
 
 @default_schedule.register(AbstractWrightFisher)
+@default_schedule.register(SquareRoot)
 def _(process):
     return Power(1e-9, process.horizon)
 
@@ -46,3 +47,8 @@ def _(process):
 @default_schedule.register(Jacobi)
 def _(process):
     return Power(1e-7, process.horizon)  # next to 1 nothing smaller can be written
+
+
+@default_schedule.register(ImmigrationDeath)
+def _(process):
+    return Power(1e-5, process.horizon, 3.0)  # counts near 1/τ_min are seen to the last unit
