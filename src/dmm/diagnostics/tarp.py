@@ -89,5 +89,6 @@ def nearest_truths(truths: Any, observations: Any) -> Float[np.ndarray, "n d"]:
     seen = robust(seen, seen)
     if len(seen) != len(truths):
         raise ValueError(f"observations: expected {len(truths)}, one a truth, got {len(seen)}")
-    nearest = [np.argmin(np.sum((seen[:i] - seen[i]) ** 2, axis=1)) for i in range(1, len(seen))]
+    lengths = np.sum(seen**2, axis=1)  # |x − y|² less |x|², which is the same for all y
+    nearest = [np.argmin(lengths[:i] - seen[:i] @ (2 * seen[i])) for i in range(1, len(seen))]
     return np.concatenate([np.zeros((1, truths.shape[1])), truths[nearest]])
