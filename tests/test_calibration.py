@@ -296,6 +296,17 @@ def test_predictive_p_values_of_one_more_simulation_are_uniform():
     assert_uniform(np.array(found)[:, 3], conservative=True)  # of whole numbers
 
 
+def test_predictive_p_values_are_exact_for_few_simulations():
+    """The observation's place among 21, by its distance and by its farthest number, is uniform."""
+    places = []
+    for seed in range(600):
+        rows = np.random.default_rng(seed).normal(size=(21, 4))
+        check = predictive_check(rows[0], rows[1:])
+        places.append((round(check.p_value * 21), round(check.adjusted.min() * 21)))
+    for column in np.array(places).T:
+        assert stats.chisquare(np.bincount(column, minlength=22)[1:]).pvalue > 1e-4
+
+
 def test_predictive_departures_are_named_worst_first():
     rows = {"level": np.random.default_rng(0).normal(size=(400, 3)), "peak": np.arange(400.0)}
     check = predictive_check({"level": np.array([0.0, 9.0, 0.0]), "peak": np.array(-3000.0)}, rows)
@@ -348,6 +359,13 @@ class Named(Exact):
         return np.concatenate([np.asarray(theta["a"])[..., None], theta["b"]], axis=-1)
 
 
+class Blind:
+    """The prior, which passes every test of ranks."""
+
+    def sample(self, key, n, *, given):
+        return np.random.default_rng(9).normal(size=(len(given), n, 2))
+
+
 def test_calibrate_draws_and_judges():
     truths, _, seen = simulated(n=200)
     seen = jnp.asarray(seen)
@@ -362,6 +380,7 @@ def test_calibrate_draws_and_judges():
     np.testing.assert_array_equal(first.samples, second.samples)
     np.testing.assert_array_equal(first.ranks.ranks, second.ranks.ranks)
     assert first.p_value > 1e-3
+    assert calibrate(Blind(), truths, seen, key=key()).coverage.p_value < 1e-4
     wrong = calibrate(Exact(0.6), (truths[:, 0], truths[:, 1:]), seen, key=key(), draws=50)
     assert wrong.p_value < 1e-6
     assert set(wrong.ranks.departures().values()) == {"too narrow"}
