@@ -126,13 +126,14 @@ class GAndK(eqx.Module):
 
 def features(x: Float[Array, " count"]) -> Float[Array, " features"]:
     """Order statistics as numbers of order one: their middle, the log of their spread, and asinh of
-    them in units of these.
+    the others in units of these.
 
     They range over fifteen orders of magnitude, of which the middle ones matter most.
     """
     n = x.size
     middle, spread = x[n // 2], jnp.maximum(x[3 * n // 4] - x[n // 4], 1e-6)
-    scaled = jnp.arcsinh((x - middle[None]) / spread)
+    others = jnp.concatenate([x[: n // 2], x[n // 2 + 1 :]])
+    scaled = jnp.arcsinh((others - middle[None]) / spread)
     return jnp.concatenate([jnp.stack([middle, jnp.log(spread)]), scaled])
 
 
