@@ -35,6 +35,8 @@ def _tiny(monkeypatch, tmp_path):
     network = functools.partial(dmm.MLP, width=8, depth=1)
     monkeypatch.setattr(dmm, "fit", _cut(dmm.fit, network=network, validation=0.0))
     monkeypatch.setattr(dmm, "match", _cut(dmm.match))
+    small = {"width": 8, "depth": 1, "validation": 0.0, "early_stopping": None}
+    monkeypatch.setattr(dmm, "infer", _cut(dmm.infer, **small))
     monkeypatch.chdir(tmp_path)
 
 

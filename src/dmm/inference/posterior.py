@@ -146,7 +146,7 @@ class Posterior(eqx.Module):
             "posterior": {name: np.asarray(value)[None] for name, value in values.items()},
             "observed_data": {name: np.asarray(value) for name, value in observed.items()},
         }
-        return arviz.from_dict(groups)
+        return arviz.from_dict(**groups)
 
     def save(self, path: str | os.PathLike) -> None:
         """Settings and weights in one file, without pickle and without the prior."""

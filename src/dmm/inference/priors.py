@@ -46,10 +46,20 @@ class Part(eqx.Module):
     turned: bool = eqx.field(static=True, default=False)  # a support with an upper bound alone
 
     def point(self, value: Array) -> Array:
-        point = value.reshape(self.shift.shape).astype(self.shift.dtype) - self.shift
-        point = -point if self.turned else point
         # Rounding may put a draw on the very boundary, where no density is defined.
+        point = self._moved(value)
         return self.space.project(point) if isinstance(self.space, Smooth) else point
+
+    def inside(self, value: Array) -> Array:
+        """Whether a value lies in the support, up to its boundary."""
+        point = self._moved(value)
+        if isinstance(self.space, PositiveReals):
+            return jnp.all(point >= 0) & jnp.all(jnp.isfinite(point))
+        return self.space.contains(point) & jnp.all(jnp.isfinite(point))
+
+    def _moved(self, value: Array) -> Array:
+        point = value.reshape(self.shift.shape).astype(self.shift.dtype) - self.shift
+        return -point if self.turned else point
 
     def value(self, point: Array) -> Array:
         point = -point if self.turned else point
@@ -133,7 +143,12 @@ class Parameters(eqx.Module):
             if value.ndim != len(part.shape) + 1 or value.shape[1:] != part.shape:
                 wanted = f"(n, {', '.join(map(str, part.shape))})" if part.shape else "(n,)"
                 raise ValueError(f"{label}: expected shape {wanted}, got {value.shape}")
-            part.space.check(np.asarray(jax.vmap(part.point)(jnp.asarray(value))), label)
+            outside = np.flatnonzero(~np.asarray(jax.vmap(part.inside)(jnp.asarray(value))))
+            if len(outside):
+                raise ValueError(
+                    f"{label}: row {outside[0]} and {len(outside) - 1} others lie outside the "
+                    "prior's support, or hold NaN"
+                )
             values.append(jnp.asarray(value))
         if self.form == "array":
             return values[0]

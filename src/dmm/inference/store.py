@@ -100,7 +100,7 @@ class Store:
 
 def _read(path: Path) -> Chunk:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             return Chunk(file["index"], _unpacked(file, "x"), file["failed"], file["errors"])
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise ValueError(
