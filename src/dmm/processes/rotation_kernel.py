@@ -58,10 +58,7 @@ def slope(alpha: Scalar, tau: Time) -> Scalar:
 
 def distribution(alpha: Scalar, tau: Time) -> Scalar:
     """P(angle ≤ α), from τ = 1.5 on: (1/π) Σ_l (2l + 1) e^{…} [sin lα/l − sin (l + 1)α/(l + 1)]."""
-    degrees = np.arange(DEGREES + 2)
-    scaled = jnp.asarray(np.where(degrees == 0, 1, degrees), alpha.dtype)
-    sines = jnp.where(degrees == 0, alpha, jnp.sin(scaled * alpha) / scaled)
-    return jnp.sum(_weights(tau, alpha.dtype) * (sines[:-1] - sines[1:])) / math.pi
+    return _share_below(alpha, _weights(tau, alpha.dtype))
 
 
 def draw_rotation_vector(key: Key, tau: Time) -> Array:
@@ -72,37 +69,51 @@ def draw_rotation_vector(key: Key, tau: Time) -> Array:
     10⁻⁵ of draws at most. Later the angle's distribution function is inverted, by halving to within
     10⁻³ and two of Newton's steps.
     """
-    normal_key, uniform_key, angle_key, direction_key = jax.random.split(key, 4)
+    normal_key, uniform_key = jax.random.split(key)
     tau = jnp.asarray(tau, jnp.result_type(float))
-    vectors = jnp.sqrt(jnp.minimum(tau, SWITCH)) * jax.random.normal(
-        normal_key, (PROPOSALS, 3), tau.dtype
-    )
-    lengths = jnp.linalg.norm(vectors, axis=1)
+    z = jax.random.normal(normal_key, (PROPOSALS + 1, 3), tau.dtype)
+    u = jax.random.uniform(uniform_key, (PROPOSALS + 1,), tau.dtype)
+    # Sums and choices are written out, here and below: on a GPU each is a kernel otherwise, and
+    # the draw then takes longer than a network's step.
+    norms = jnp.sqrt(z[:, 0] ** 2 + z[:, 1] ** 2 + z[:, 2] ** 2)
+    lengths = jnp.sqrt(jnp.minimum(tau, SWITCH)) * norms
     chance = jnp.where(lengths < 2 * math.pi, jnp.sinc(lengths / (2 * math.pi)), 0.0)
-    accepted = jax.random.uniform(uniform_key, (PROPOSALS,), tau.dtype) < chance
-    first = jnp.argmax(accepted)
-    vector, length = vectors[first], jnp.minimum(lengths[first], 2 * math.pi)
-    folded = jnp.where(length > math.pi, (length - 2 * math.pi) / length, 1.0) * vector
-
-    u = jax.random.uniform(angle_key, (), tau.dtype)
-    direction = jax.random.normal(direction_key, (3,), tau.dtype)
-    late = _quantile(u, jnp.maximum(tau, SWITCH)) * direction / jnp.linalg.norm(direction)
-    return settled(jnp.where(tau < SWITCH, folded, late))
+    vector, length, norm = z[0], lengths[0], norms[0]
+    found = u[0] < chance[0]
+    for i in range(1, PROPOSALS):
+        taken = ~found & (u[i] < chance[i])
+        vector = jnp.where(taken, z[i], vector)
+        length, norm = jnp.where(taken, lengths[i], length), jnp.where(taken, norms[i], norm)
+        found = found | taken
+    length = jnp.minimum(length, 2 * math.pi)
+    early = jnp.where(length > math.pi, length - 2 * math.pi, length) / norm
+    late = _quantile(u[PROPOSALS], jnp.maximum(tau, SWITCH)) / norms[PROPOSALS]
+    early, late = early * vector, late * z[PROPOSALS]
+    return settled(jnp.where(tau < SWITCH, early, late))
 
 
 def _quantile(u: Scalar, tau: Scalar) -> Scalar:
     """The angle of which a share u lies below, for τ ≥ 1.5."""
+    weights = _weights(tau, u.dtype)
     low, high = jnp.zeros_like(u), jnp.full_like(u, math.pi)
     for _ in range(12):
         middle = 0.5 * (low + high)
-        above = distribution(middle, tau) > u
+        above = _share_below(middle, weights) > u
         low, high = jnp.where(above, low, middle), jnp.where(above, middle, high)
     alpha = 0.5 * (low + high)
     for _ in range(2):
         density = _characters(alpha, tau)[0] * (1 - jnp.cos(alpha)) / math.pi
-        step = (distribution(alpha, tau) - u) / jnp.maximum(density, 1e-12)
+        step = (_share_below(alpha, weights) - u) / jnp.maximum(density, 1e-12)
         alpha = jnp.clip(alpha - step, low, high)
     return alpha
+
+
+def _share_below(alpha: Scalar, weights: list[Scalar]) -> Scalar:
+    """`distribution`, of weights computed before."""
+    sine, waves = jnp.sin(alpha), _waves(alpha)
+    sines = [alpha, *(sine * waves[m - 1] / m for m in range(1, DEGREES + 2))]
+    terms = zip(weights, sines[:-1], sines[1:], strict=True)
+    return sum((w * (one - two) for w, one, two in terms), jnp.zeros_like(alpha)) / math.pi
 
 
 def _windings(alpha: Scalar, t: Scalar) -> tuple[Scalar, Scalar]:
@@ -128,20 +139,29 @@ def _windings(alpha: Scalar, t: Scalar) -> tuple[Scalar, Scalar]:
     return total, derivative
 
 
-def _weights(tau: Time, dtype) -> Array:
+def _weights(tau: Time, dtype) -> list[Scalar]:
     """(2l + 1) e^{−l(l+1)τ/2}, l ≤ 6."""
-    degrees = np.arange(DEGREES + 1)
-    rates = jnp.asarray(degrees * (degrees + 1) / 2, dtype)
-    return jnp.asarray(2 * degrees + 1, dtype) * jnp.exp(-rates * tau)
+    tau = jnp.asarray(tau, dtype)
+    return [(2 * l + 1) * jnp.exp(-0.5 * l * (l + 1) * tau) for l in range(DEGREES + 1)]  # noqa: E741
+
+
+def _waves(alpha: Scalar) -> list[Scalar]:
+    """sin mα/sin α, m = 1, …, 7: polynomials in cos α, exact at 0 and π."""
+    double = 2 * jnp.cos(alpha)
+    waves = [jnp.ones_like(alpha), double]
+    while len(waves) < DEGREES + 1:
+        waves.append(double * waves[-1] - waves[-2])
+    return waves
 
 
 def _characters(alpha: Scalar, tau: Scalar) -> tuple[Scalar, Scalar]:
     """q and (1/α) ∂_α q by the characters, χ_l = 1 + 2 Σ_{m ≤ l} cos mα."""
-    weights = _weights(tau, alpha.dtype)
-    m = np.arange(1, DEGREES + 1)
-    orders = jnp.asarray(m, alpha.dtype)
+    weights, waves = _weights(tau, alpha.dtype), _waves(alpha)
+    cosines = [jnp.cos(alpha), *(0.5 * (waves[m] - waves[m - 2]) for m in range(2, DEGREES + 1))]
+    density, change = sum(weights), jnp.zeros_like(alpha)
     # Σ_l w_l Σ_{m ≤ l} c_m = Σ_m c_m Σ_{l ≥ m} w_l.
-    beyond = jnp.cumsum(weights[::-1])[::-1][1:]
-    density = jnp.sum(weights) + 2 * jnp.sum(beyond * jnp.cos(orders * alpha))
-    sines = jnp.sinc(orders * alpha / math.pi)
-    return density, -2 * jnp.sum(beyond * orders**2 * sines)
+    for m in range(1, DEGREES + 1):
+        beyond = sum(weights[m:])
+        density = density + 2 * beyond * cosines[m - 1]
+        change = change - 2 * beyond * m * waves[m - 1]
+    return density, jnp.sinc(alpha / math.pi) * change
