@@ -45,7 +45,8 @@ SHOWN = 2_000  # draws kept for pictures
 def measured(name: str, problem: Problem, settings: Settings) -> tuple[Outcome, float]:
     """What a method gave, and the most memory its process took, in MB."""
     outcome = METHODS[name](problem, settings)
-    return outcome, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KiB, on macOS in bytes
+    return outcome, most / (1024**2 if platform.system() == "Darwin" else 1024)
 
 
 def row(name: str, outcome: Outcome, memory: float, references: np.ndarray) -> dict:
@@ -158,5 +159,6 @@ def about() -> dict:
 
 if __name__ == "__main__":
     # Ours too: the comparison is of methods, not of devices.
-    os.environ["JAX_PLATFORMS"] = "cpu"
+    os.environ["JAX_PLATFORMS"] = "cpu"  # for the processes to come
+    jax.config.update("jax_platforms", "cpu")
     main()

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from peer import Outcome, Problem, Settings
 
-CHAINS = {"num_chains": 100, "warmup_steps": 100, "thin": 2}  # of slice sampling
+CHAINS = {"num_chains": 100, "warmup_steps": 50, "thin": 1}  # of slice sampling
 RAW = 1_000  # draws before rejection, which tell of leakage
 
 

@@ -36,7 +36,8 @@ PRESETS = {
     "laptop": {},
     "paper": {
         "sizes": "250,10000", "steps": 400_000, "width": 512, "batch_size": 1024, "noisings": 4,
-        "samples": 20_000, "reference_samples": 20_000, "sampling_steps": 400,
+        "samples": 20_000, "reference_samples": 10_000, "sampling_steps": 400,
+        "calibrations": 1_000, "calibration_draws": 200,
     },
 }  # fmt: skip
 
@@ -59,10 +60,10 @@ def gandk(
     learning_rate: float = 1e-3,
     observations: int = 5,
     samples: int = 5_000,
-    sampling_steps: int = 200,
+    sampling_steps: int = 100,
     reference_samples: int = 2_000,
-    calibrations: int = 1_000,
-    calibration_draws: int = 200,
+    calibrations: int = 300,
+    calibration_draws: int = 100,
     peers: str = "results/gandk",
     seed: int = 0,
 ) -> Table:
