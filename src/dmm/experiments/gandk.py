@@ -43,6 +43,7 @@ PRESETS = {
 
 STATISTICS = 100  # kept of more than 1000 numbers
 PROCESSES = {"box": "Jacobi on the box", "real": "Ornstein–Uhlenbeck on R⁴"}
+CLIP = 200.0  # of gradients: the targets' own noise makes norms of 50 at the laptop preset
 PEERS = 3  # that a figure shows beside ours
 PLOTTED = 5_000
 AMORTISED = (512, 8)  # truths, and draws for each, of the paper's figure
@@ -75,7 +76,7 @@ def gandk(
     rows: Table = []
     settings = {
         "steps": steps, "batch_size": batch_size, "noisings": noisings,
-        "learning_rate": learning_rate,
+        "learning_rate": learning_rate, "clip": CLIP,
     }  # fmt: skip
     for size in whole_numbers(sizes=sizes):
         task = GAndK(size, STATISTICS if size > 1_000 else None)
