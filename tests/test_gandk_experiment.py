@@ -1,72 +1,11 @@
-"""What the experiment `gandk` computes around its fits, and its network."""
+"""What the experiment `gandk` computes around its fits."""
 
 import json
-import math
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.scipy.stats import norm
 
-import dmm
 from dmm.experiments import gandk
-from dmm.experiments._centred import FEATURES, Centred
-
-WIDTH, CENTRE = 0.03, 0.4
-
-
-def centred(kind: str, process, parameterisation):
-    """A network whose Gaussian has a known centre and width, and its score."""
-    x = jnp.zeros(1)
-    shapes = (
-        jax.eval_shape(lambda: parameterisation.inputs(process, x, 1.0)),
-        jax.ShapeDtypeStruct((1,), x.dtype),
-    )
-    network = Centred(jax.random.key(0), *shapes, jnp.zeros(FEATURES), kind=kind, width=8)
-    network = jax.tree.map(lambda leaf: leaf.astype(x.dtype), network)
-    for name, value in (("centre", CENTRE), ("log_width", math.log(WIDTH))):
-        bias = getattr(network, name).bias
-        network = jax.tree.map(
-            lambda leaf, bias=bias, value=value: (
-                jnp.full_like(leaf, value) if leaf is bias else leaf
-            ),
-            network,
-        )
-
-    def score(x, tau):
-        inputs = parameterisation.inputs(process, x, tau)
-        return parameterisation.score(process, network(inputs, tau, jnp.zeros(FEATURES)), x, tau)
-
-    return score
-
-
-@pytest.mark.parametrize("tau", [1e-5, 1e-3, 0.1, 3.0])
-def test_gaussian_posteriors_on_the_line_are_exact_before_training(x64, tau):
-    process = dmm.OrnsteinUhlenbeck(dmm.Euclidean(1))
-    score = centred("real", process, dmm.Preconditioned())
-    q = math.exp(-tau)
-    mean, sd = math.sqrt(q) * CENTRE, math.sqrt(q * WIDTH**2 + 1 - q)
-    for x in (mean - 2 * sd, mean + 0.5 * sd):
-        expected = jax.grad(lambda y: norm.logpdf(y, mean, sd))(x)
-        np.testing.assert_allclose(score(jnp.array([x]), tau)[0], expected, rtol=1e-9)
-
-
-def test_narrow_posteriors_in_a_box_are_nearly_exact_before_training(x64):
-    # For a short time the process is a Brownian motion of arcsin(2x − 1).
-    process = dmm.Jacobi(dmm.Box([0.0], [1.0]))
-    tau, score = 1e-4, centred("box", process, dmm.default_parameterisation(process))
-    sd = math.sqrt(WIDTH**2 + tau)
-
-    def log_prob(x):
-        y = jnp.arcsin(2 * x - 1)
-        return norm.logpdf(y, CENTRE, sd) - 0.5 * jnp.log(x * (1 - x))
-
-    for away in (-1.5, 1.0, 2.0):
-        x = 0.5 * (1 + math.sin(CENTRE + away * sd))
-        np.testing.assert_allclose(
-            score(jnp.array([x]), tau)[0], jax.grad(log_prob)(x), rtol=0.05, atol=2.0
-        )
 
 
 def test_distances_of_exact_draws():

@@ -275,3 +275,31 @@ def test_saved_and_loaded(name, tmp_path):
     assert drawn.shape == (3, *space.shape)
     assert drawn.min() >= 0
     assert drawn.max() <= 2
+
+
+def test_centred_sees_how_far_an_input_is_from_where_the_observation_puts_it():
+    """What enters the perceptron is (u − c)/√(w² + 1 − e^{−τ}) beside u and the logarithm."""
+    x, given = jnp.array([0.3, -1.0]), jnp.array([2.0, 0.5, 1.0])
+    network = dmm.Centred(jax.random.key(0), x, x, given, width=8, depth=1)
+    told = []
+
+    def rest(seen, tau, given, present):
+        told.append(seen)
+        return seen[:2]
+
+    spied = eqx.tree_at(lambda n: n.rest, network, rest)
+    spied(x, jnp.array(0.2), given)
+    u, away, log_scale = told[0].reshape(3, 2)
+    assert np.array_equal(u, x)
+    assert np.allclose(np.exp(2 * log_scale), 1 + 1 - np.exp(-0.2), rtol=1e-6)
+    spied(x + away * np.exp(log_scale), jnp.array(0.2), given)
+    assert np.allclose(told[1][2:4], 2 * away, rtol=1e-4)
+    # Without the observation the centre does not depend on it.
+    spied(x, jnp.array(0.2), given, 0.0)
+    spied(x, jnp.array(0.2), -given, 0.0)
+    assert np.array_equal(told[2], told[3])
+
+
+def test_centred_needs_an_observation():
+    with pytest.raises(ValueError, match="given: Centred needs observations"):
+        dmm.Centred(jax.random.key(0), jnp.zeros(2), jnp.zeros(2))

@@ -24,7 +24,6 @@ from dmm.plots import marginals, pairs, rank_ecdf, rank_histograms, truths_again
 
 from .._checks import whole_numbers
 from ..runs import SAMPLES, Run, Table
-from ._centred import Centred, Encoder
 from ._fits import timed_fit
 
 PRESETS = {
@@ -70,8 +69,8 @@ def gandk(
 ) -> Table:
     """Distances, calibration and leakage; `peers` is a folder with what other methods reached.
 
-    The `plain` network is the paper's; `centred` adds to a Gaussian whose centre and width it
-    learns. Without `reference_samples` there are no distances.
+    The network is `Centred`, or with `plain` a perceptron of five layers, about as large as the
+    paper's. Without `reference_samples` there are no distances.
     """
     rows: Table = []
     settings = {
@@ -121,10 +120,8 @@ def fit(
         process = dmm.OrnsteinUhlenbeck(dmm.Euclidean(4))
         # Posteriors are down to a thousandth as wide as the prior.
         schedule = dmm.Geometric(1e-7, process.horizon)
-    rest: Any = functools.partial(dmm.MLP, width=width, depth=3)
-    if network == "centred":
-        rest = functools.partial(Centred, kind=kind, width=width)
-    encoder = functools.partial(Encoder, width=width)
+    made: Any = dmm.Centred if network == "centred" else dmm.MLP
+    depth = 3 if network == "centred" else 5
     # Where products lose digits, as on accelerators, a narrow posterior would be blurred.
     with jax.default_matmul_precision("float32"):
         return timed_fit(
@@ -134,7 +131,7 @@ def fit(
             process=process,
             schedule=schedule,
             key=jax.random.fold_in(jax.random.key(seed), task.size),
-            network=functools.partial(dmm.Embedded, embedding=encoder, network=rest),
+            network=functools.partial(made, width=width, depth=depth),
             **settings,
         )
 

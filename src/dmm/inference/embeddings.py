@@ -6,19 +6,19 @@ from typing import Any
 
 import equinox as eqx
 
-from ..networks import MLP, Embedded, ResNet, SeriesEncoder, SetEncoder
+from ..networks import Centred, Embedded, ResNet, SeriesEncoder, SetEncoder
 
 ENCODERS: dict[str, Callable] = {"set": SetEncoder, "series": SeriesEncoder, "image": ResNet}
 
 
 def with_embedding(network: Any, embedding: Any, width: int, depth: int) -> Any:
-    """What `fit` takes for a network: the user's, or a perceptron after the embedding.
+    """What `fit` takes for a network: the user's, or `Centred` after the embedding.
 
     `embedding` is "set", "series" or "image", a module from one encoded observation to arrays, a
     function of (key, observation) that makes one, or None: then the observation enters flat.
     """
     if network is None:
-        network = functools.partial(MLP, width=width, depth=depth)
+        network = functools.partial(Centred, width=width, depth=depth)
     if embedding is None:
         return network
     if isinstance(embedding, str):

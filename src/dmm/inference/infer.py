@@ -36,7 +36,7 @@ def infer(
     embedding: Any = None,
     network: Any = None,
     width: int = 256,
-    depth: int = 4,
+    depth: int = 3,
     steps: int = 20_000,
     batch_size: int = 256,
     early_stopping: int | None = 10,
@@ -64,9 +64,9 @@ def infer(
     et al., 2022): sharper near that observation, and no longer amortised over others.
 
     **How**: `embedding` reads the observation: "set" (exchangeable rows), "series", "image", or a
-    module or function as for `Embedded`; without one, numbers enter a perceptron of `depth` layers
-    of `width`. `network`, `steps`, `batch_size`, `early_stopping` and further settings are those
-    of `fit`, such as `process`.
+    module or function as for `Embedded`; without one, numbers enter the network: `Centred` of
+    `depth` layers of `width`, which learns where the posterior lies. `network`, `steps`,
+    `batch_size`, `early_stopping` and further settings are those of `fit`, such as `process`.
     """
     key = check_key(key)
     at_least(1, rounds=rounds, width=width, depth=depth)

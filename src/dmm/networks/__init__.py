@@ -1,6 +1,7 @@
 """Networks: (inputs, tau, given, present) to a pytree in the shape the score is made from."""
 
 from .base import Stochastic
+from .centred import Centred
 from .embedded import Embedded
 from .mlp import MLP
 from .observations import Observations, observe
@@ -13,6 +14,7 @@ from .unet import UNet
 
 __all__ = [
     "MLP",
+    "Centred",
     "Embedded",
     "Observations",
     "ResNet",
