@@ -267,6 +267,44 @@ def test_training_finds_a_known_law():
         assert stats.ks_2samp(a, b).statistic < 0.08
 
 
+def test_factors_of_a_mixed_product_are_sampled_in_turn():
+    """A count of mean 2 or 300 beside an exponential number of mean 0.1 or 3: KS distances of 2¹³
+    draws, of which chance makes 0.023 once in 2000 keys, under 0.025 in 50 steps, and the second's
+    means given the first within 6%. Euler's, of one jump a step, hardly reaches counts of 100."""
+    process = dmm.default_process(dmm.Product(dmm.Counts(()), dmm.PositiveReals(())))
+    means, scales = jnp.array([2.0, 300.0]), jnp.array([0.1, 3.0])
+
+    def log_q(n, y, tau):
+        mean = 1 + (means - 1) * jnp.exp(-tau)
+        scale = 1 + (scales - 1) * jnp.exp(-process.speeds[1] * tau)
+        return jax.nn.logsumexp(
+            n * jnp.log(mean) - mean - gammaln(n + 1) - y / scale - jnp.log(scale)
+        )
+
+    def score(x, tau):
+        n, y, tau = x[0].astype(float), x[1], jnp.maximum(tau, 1e-5)
+        near = jnp.stack([log_q(n + 1, y, tau), log_q(jnp.maximum(n - 1, 0.0), y, tau)])
+        return near - log_q(n, y, tau), jax.grad(log_q, 1)(n, y, tau)
+
+    sampler = dmm.default_sampler(process)
+    taus = dmm.Power(1e-5, process.horizon, 3.0).grid(50)
+
+    def one(key):
+        start_key, key = jax.random.split(key)
+        start = process.reference.sample(start_key)
+        return dmm.simulate(
+            key, sampler, lambda tau: process.reverse(lambda x: score(x, tau)), start, taus
+        )
+
+    x, y = map(np.asarray, jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(7), 2**13)))
+    values = np.arange(400)
+    truth = 0.5 * (stats.poisson(2).cdf(values) + stats.poisson(300).cdf(values))
+    found = np.searchsorted(np.sort(x), values, side="right") / len(x)
+    assert np.max(np.abs(found - truth)) < 0.025
+    assert stats.kstest(y, lambda v: 1 - 0.5 * (np.exp(-10 * v) + np.exp(-v / 3))).statistic < 0.025
+    np.testing.assert_allclose([y[x < 50].mean(), y[x > 50].mean()], [0.1, 3.0], rtol=0.06)
+
+
 def test_mixed_products_are_fitted_and_sampled():
     """Counts beside positive numbers: two steps of training, inside the space at any weights."""
     space = dmm.Product(dmm.Counts(1), dmm.PositiveReals(1))

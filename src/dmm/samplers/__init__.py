@@ -1,5 +1,6 @@
 """Samplers: any number of steps in, points out."""
 
+from .alternating import Alternating
 from .base import Sampler, default_sampler, simulate
 from .bridge import Bridge
 from .clamped import Clamped
@@ -15,6 +16,7 @@ from .splitting import Splitting
 
 __all__ = [
     "AdaptiveFlow",
+    "Alternating",
     "Bridge",
     "Clamped",
     "CountBridge",
