@@ -53,7 +53,7 @@ def sbi(
     observations: int = 10,
     samples: int = 10_000,
     width: int = 256,
-    depth: int = 4,
+    depth: int = 3,
     steps: int = 20_000,
     batch_size: int = 256,
     learning_rate: float = 1e-3,
