@@ -10,12 +10,13 @@ import numpyro.distributions as dist
 import pytest
 
 import dmm
-from dmm.inference import composition
 from dmm.networks.observations import Observations, Standardised
 
-SMALL = {"width": 64, "depth": 2, "steps": 3000, "batch_size": 256, "learning_rate": 3e-3}
+SMALL = {"width": 64, "depth": 2, "steps": 4000, "batch_size": 256, "learning_rate": 3e-3}
 TINY = {"width": 16, "depth": 1, "steps": 10, "batch_size": 16, "progress": False}
 KEY = jax.random.key(0)
+
+pytestmark = pytest.mark.usefixtures("quick_compiling")
 
 
 def bounded(key, theta):
@@ -63,7 +64,9 @@ def test_the_density_is_the_posterior(posterior):
     squares = np.sum((theta - np.asarray(x)) ** 2, 1)
     truth = np.exp(-0.5 * squares / 0.04)
     truth /= truth.mean() * 2
-    assert np.abs(found - truth).mean() < 0.1 * truth.mean()
+    # A small fit is off by a twentieth in total variation; without the slope of the map to the
+    # line, by half.
+    assert np.abs(found - truth).mean() < 0.2 * truth.mean()
 
 
 def test_the_mode_is_found(posterior):
@@ -170,17 +173,6 @@ def test_composition_says_what_it_needs(posterior):
         posterior.sample(KEY, 10, given=jnp.zeros(2), independent=True)
 
 
-def test_the_resting_score_is_that_of_the_reference():
-    process = dmm.ProductProcess(
-        dmm.Jacobi(dmm.Box(0.0, 1.0), 2.0, 3.0), dmm.WrightFisher(dmm.Simplex(3), 2.0)
-    )
-    x = process.reference.sample(KEY)
-    rest = composition.resting(process, x)
-    truth = process.score(process.reference.log_prob, x)
-    for p, s, t, y in zip(process.factors, rest, truth, x, strict=True):
-        assert np.allclose(p.flux(y, s), p.flux(y, t), atol=1e-4)
-
-
 # --- Priors --------------------------------------------------------------------------------------
 
 SUPPORTS = {
@@ -203,16 +195,33 @@ SUPPORTS = {
 @pytest.mark.parametrize("name", SUPPORTS)
 def test_the_space_follows_from_the_support(name):
     law, space = SUPPORTS[name]
-    prior = dmm.Prior(law)
+    for warp in (True, False):
+        prior = dmm.Prior(law, warp=warp)
+        assert prior.support == space
+        theta = prior.sample(KEY, 50)
+        checked = prior.parameters.check(theta)
+        assert np.array_equal(checked, theta)
+        points = jax.vmap(prior.parameters.point)(theta)
+        assert bool(jnp.all(jax.vmap(prior.space.contains)(points)))
+        back = jax.vmap(prior.parameters.value)(points)
+        assert np.allclose(back, theta, atol=2e-6)
+        assert back.shape == theta.shape
     assert prior.space == space
-    theta = prior.sample(KEY, 50)
-    checked = prior.parameters.check(theta)
-    assert np.array_equal(checked, theta)
-    points = jax.vmap(prior.parameters.point)(theta)
-    assert bool(jnp.all(jax.vmap(space.contains)(points)))
-    back = jax.vmap(prior.parameters.value)(points)
-    assert np.allclose(back, theta, atol=1e-6)
-    assert back.shape == theta.shape
+
+
+@pytest.mark.parametrize(
+    "law", [dist.Gamma(2.0, 1.0), dist.Uniform(-1.0, 3.0), dist.Beta(2.0, 3.0)]
+)
+def test_warps_keep_densities_and_bounds(law):
+    """∂z/∂θ by differentiation; and no number on the line, however far, is outside."""
+    parameters = dmm.Prior(law).parameters
+    theta = law.sample(KEY, (20,))
+    points = jax.vmap(parameters.point)(theta)
+    slopes = jax.vmap(jax.jacfwd(parameters.point))(theta)[:, 0]
+    assert np.allclose(jax.vmap(parameters.log_slope)(points), np.log(slopes), atol=1e-3)
+    far = jax.vmap(parameters.value)(jnp.array([[-1e6], [-30.0], [30.0], [1e6]]))
+    assert bool(jnp.all(law.support(far)))
+    assert bool(jnp.all(jnp.isfinite(jax.vmap(law.log_prob)(far))))
 
 
 def test_bounds_on_one_side_are_kept():
@@ -221,11 +230,14 @@ def test_bounds_on_one_side_are_kept():
     below = dist.TransformedDistribution(dist.Gamma(2.0, 1.0), [turned])
     above = dist.Pareto(2.0, 3.0)
     for law in (below, above):
-        prior = dmm.Prior(law)
+        prior = dmm.Prior(law, warp=False)
         theta = prior.sample(KEY, 50)
         points = jax.vmap(prior.parameters.point)(theta)
         assert prior.space == dmm.PositiveReals(1)
         assert float(points.min()) > 0
+        warped = dmm.Prior(law).parameters
+        back = jax.vmap(warped.value)(jax.vmap(warped.point)(theta))
+        assert np.allclose(back, theta, rtol=1e-5)
         assert np.allclose(jax.vmap(prior.parameters.value)(points), theta, rtol=1e-5)
 
 
@@ -294,6 +306,8 @@ def test_what_cannot_be_inferred_is_named():
     refused(r"theta: expected shape \(n, 2\)", prior, simulations=(np.zeros((9, 3)), np.zeros(9)))
     refused("NumPyro distribution", 3.0, bounded)
     refused("no space is known", dist.LKJCholesky(3), bounded)
+    jacobi = dmm.Jacobi(dmm.Box([0.0], [1.0]))
+    refused("warp=False", dist.Uniform(jnp.zeros(1), 1.0), bounded, process=jacobi)
     refused("need an `observation`", prior, bounded, rounds=2, simulations=100)
     refused("embedding: choose from set, series, image", prior, bounded, embedding="sets")
     refused("reshape m numbers", prior, bounded, simulations=50, embedding="set")
@@ -324,6 +338,23 @@ def test_a_wrong_observation_is_named(posterior):
         )
 
 
+def test_a_run_goes_on_with_more_simulations(tmp_path):
+    """The first are not simulated again; and the same call gives the finished posterior."""
+
+    def simulator(theta, rng):
+        (tmp_path / f"called_{len(list(tmp_path.glob('called_*')))}").touch()
+        return theta + rng.normal(size=1)
+
+    prior = dist.Normal(jnp.zeros(1), 1.0)
+    settings = TINY | {"workers": 1, "run": tmp_path / "run", "key": KEY}
+    for n in (40, 60, 60):
+        last = dmm.infer(prior, simulator, simulations=n, **settings)
+    assert len(list(tmp_path.glob("called_*"))) == 60
+    again = dmm.infer(prior, simulator, simulations=60, **settings)
+    x = jnp.zeros(1)
+    assert np.array_equal(last.sample(KEY, 5, given=x), again.sample(KEY, 5, given=x))
+
+
 # --- Rounds and references -----------------------------------------------------------------------
 
 
@@ -337,7 +368,7 @@ def test_rounds_look_where_the_posterior_is(tmp_path):
     x = np.array([2.0])
     posterior = dmm.infer(
         prior, simulator, key=KEY, simulations=900, rounds=3, observation=x, run=tmp_path,
-        width=32, depth=2, steps=400, batch_size=64, progress=False,
+        width=32, depth=2, steps=600, batch_size=64, learning_rate=3e-3, progress=False,
     )  # fmt: skip
     last = np.load(tmp_path / "round_3" / "simulations" / "theta.npz")["theta_0"]
     assert len(last) == 300

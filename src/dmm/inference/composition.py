@@ -1,7 +1,5 @@
 """Several independent observations of the same parameters."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,7 +10,7 @@ from .._checks import at_least
 from .._types import Given, Key, Point
 from ..learned import Learned
 from ..model import Model, check_key
-from ..processes import AbstractDiffusion, Stationary, supports
+from ..processes import AbstractDiffusion, supports
 from ..spaces.tangent import draw_noise, move
 
 STEP = 0.2  # of a Langevin step, as a share of τ over the number of observations
@@ -22,7 +20,7 @@ class Composed(eqx.Module):
     """(1 − n) s(x, τ) + Σ_i s(x, τ | ξ_i): at τ = 0 the score of p(x | ξ_1, …, ξ_n).
 
     The score without observations is that of the prior: learned, by a model that was fitted with
-    `drop_given`, or where the prior is the reference itself known and the same at every τ.
+    `drop_given`, or known and the same at every τ, where the prior is the invariant reference.
     """
 
     model: Model
@@ -35,20 +33,14 @@ class Composed(eqx.Module):
             return Learned(self.model, observed)(x, tau)
 
         each = jax.vmap(one)(self.observed)
-        prior = (
-            resting(self.model.process, x)
-            if self.at_rest
-            else Learned(self.model, jax.tree.map(lambda leaf: leaf[0], self.observed), 0.0)(x, tau)
-        )
+        if self.at_rest:
+            process = self.model.process
+            prior = process.score(process.reference.log_prob, x)
+        else:
+            any_one = jax.tree.map(lambda leaf: leaf[0], self.observed)
+            prior = Learned(self.model, any_one, 0.0)(x, tau)
         share = 1.0 - self.count
         return jax.tree.map(lambda s, p: jnp.sum(s, 0) + share * p, each, prior)
-
-
-def resting(process: Any, x: Point) -> Point:
-    """The score of the invariant reference, factor by factor of a product."""
-    if isinstance(x, tuple):
-        return tuple(resting(p, y) for p, y in zip(process.factors, x, strict=True))
-    return process.at_rest(x)
 
 
 def sample_composed(
@@ -83,8 +75,6 @@ def sample_composed(
         raise ValueError(
             "independent: needs a model that knows the prior's score; fit with drop_given=0.1"
         )
-    if at_rest and not supports(model.process, Stationary):
-        raise TypeError(f"at_rest: {type(model.process).__name__} has no invariant reference")
     count = len(jax.tree.leaves(given)[0])
     parts = [
         _sample(model, keys, given, count, at_rest, levels, corrections)

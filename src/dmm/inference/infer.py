@@ -22,6 +22,7 @@ from .seen import Seen
 from .simulation import SimulationError, run_simulations, traceable, traced_wrongly
 from .store import Store
 
+LEAST, MOST = 2_000, 40_000  # steps of training
 PREVIEW = 20_000  # simulations that give the range of observations, where all are fresh
 
 
@@ -37,8 +38,10 @@ def infer(
     network: Any = None,
     width: int = 256,
     depth: int = 3,
-    steps: int = 20_000,
+    steps: int | None = None,
     batch_size: int = 256,
+    learning_rate: float = 5e-4,
+    warmup: int | None = 100,
     early_stopping: int | None = 10,
     workers: int | None = None,
     timeout: float | None = 300.0,
@@ -49,9 +52,10 @@ def infer(
     """The posterior p(θ | x) of a simulator's parameters, amortised over observations.
 
     **What**: `prior` is a NumPyro distribution, or a dict or tuple of independent ones; the space
-    follows from its support, which draws never leave. `simulator` is either a function of
-    (key, theta) that JAX can trace, its first argument named `key`, or any Python function of
-    (theta) or (theta, rng), rng a NumPy generator. It returns an array, or a dict of arrays.
+    follows from its support, which draws never leave (`Prior` says how). `simulator` is either a
+    function of (key, theta) that JAX can trace, its first argument named `key`, or any Python
+    function of (theta) or (theta, rng), rng a NumPy generator. It returns an array, or a dict of
+    arrays.
 
     **Simulations**: a number of them, made first; or pairs (theta, x) made already, without a
     simulator; or None with a traceable simulator: fresh ones at every step of training. Python
@@ -65,16 +69,24 @@ def infer(
 
     **How**: `embedding` reads the observation: "set" (exchangeable rows), "series", "image", or a
     module or function as for `Embedded`; without one, numbers enter the network: `Centred` of
-    `depth` layers of `width`, which learns where the posterior lies. `network`, `steps`,
-    `batch_size`, `early_stopping` and further settings are those of `fit`, such as `process`.
+    `depth` layers of `width`, which learns where the posterior lies. `network`, `batch_size`,
+    `early_stopping` and further settings are those of `fit`, such as `process`. Training takes at
+    most `steps`: by default as many as there are simulations, from 2,000 to 40,000; 20,000 where
+    they are fresh.
     """
     key = check_key(key)
     at_least(1, rounds=rounds, width=width, depth=depth)
     prior = prior if isinstance(prior, Prior) else Prior(prior)
-    settings |= {"steps": steps, "batch_size": batch_size, "progress": progress}
+    settings |= {"learning_rate": learning_rate, "warmup": warmup}
+    settings |= {"batch_size": batch_size, "progress": progress}
     settings["network"] = with_embedding(network, embedding, width, depth)
     if "process" not in settings:
         settings["space"] = prior.space
+    elif settings["process"].data != prior.space:
+        raise ValueError(
+            f"process: is of points of {settings['process'].data}, but the model works on "
+            f"{prior.space}; dmm.Prior(prior, warp=False) makes that {prior.support}"
+        )
     if rounds > 1 and (observation is None or not isinstance(simulations, int)):
         raise ValueError("rounds: several need an `observation` and a number of `simulations`")
     if rounds == 1 and observation is not None:
@@ -89,16 +101,17 @@ def infer(
                 "theta), can go without a number"
             )
         run = None if folder is None else folder / "fit"
+        settings["steps"] = steps or MOST // 2
         return _fit_fresh(prior, simulator, simulate_key, fit_key, features, run, settings)
 
-    settings["early_stopping"] = early_stopping
+    settings |= {"early_stopping": early_stopping, "steps": steps}
     if isinstance(simulations, tuple):
         if simulator is not None:
             raise ValueError("simulations: are made already; pass no simulator beside them")
         theta, x = simulations
         x = jax.tree.map(_numbers, x, is_leaf=lambda node: isinstance(node, list))
-        run = None if folder is None else folder / "fit"
-        return _fit_pairs(prior, prior.parameters.check(theta), x, fit_key, features, run, settings)
+        theta = prior.parameters.check(theta)
+        return _fit_pairs(prior, theta, x, fit_key, features, folder, settings)
 
     at_least(1, simulations=simulations)
     if simulator is None:
@@ -119,9 +132,8 @@ def infer(
         made = [proposal.inside(*pairs) for pairs in made] + [(theta, x)]
         theta, x = jax.tree.map(lambda *leaves: np.concatenate(leaves), *made)
         posterior = _fit_pairs(
-            prior, theta, x, jax.random.fold_in(fit_key, number), features,
-            None if place is None else place / "fit", settings,
-        )  # fmt: skip
+            prior, theta, x, jax.random.fold_in(fit_key, number), features, place, settings
+        )
         if number + 1 < rounds:
             cut_key = jax.random.fold_in(key, number)
             proposal = Truncated.around(prior, posterior, observation, cut_key)
@@ -130,13 +142,20 @@ def infer(
 
 
 def _fit_pairs(
-    prior: Prior, theta: Any, x: Given, key: Key, features: bool, run: Any, settings: dict
-) -> Posterior:
-    """The posterior learned from pairs, stacked."""
+    prior: Prior, theta: Any, x: Given, key: Key, features: bool, folder: Path | None,
+    settings: dict,
+) -> Posterior:  # fmt: skip
+    """The posterior learned from pairs, stacked; kept in a folder named by their number."""
     points = jax.jit(jax.vmap(prior.parameters.point))(jax.tree.map(jnp.asarray, theta))
     x = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), x)
     observations = observe(x, by_feature=features)
-    model = fit(points, given=x, key=key, run=run, observations=observations, **settings)
+    count = len(jax.tree.leaves(theta)[0])
+    run = None if folder is None else folder / f"fit_{count}"
+    steps = settings["steps"] or int(np.clip(count, LEAST, MOST))
+    # Of few simulations the best weights come early: they are looked for about fifty times.
+    chosen = {"units": prior.parameters.units(points), "block": int(np.clip(steps // 50, 10, 100))}
+    settings = chosen | {"observations": observations} | settings | {"steps": steps}
+    model = fit(points, given=x, key=key, run=run, **settings)
     return Posterior(model, prior.parameters, Seen.of(model, x), prior)
 
 
@@ -154,7 +173,7 @@ def _fit_fresh(
 
     keys = jax.random.split(simulate_key, PREVIEW)
     try:
-        x = jax.jit(jax.vmap(lambda key: draw(key).given))(keys)
+        points, x = jax.jit(jax.vmap(draw))(keys)
     except Exception as error:
         raise SimulationError(f"simulator: {traced_wrongly(error)}") from error
     bad = sum(np.sum(~np.isfinite(leaf.reshape(PREVIEW, -1)).all(1)) for leaf in jax.tree.leaves(x))
@@ -164,7 +183,9 @@ def _fit_fresh(
             "simulations, of which such are left out, or mend it"
         )
     observations = observe(x, by_feature=features)
-    model = fit(Simulator(draw), key=key, run=run, observations=observations, **settings)
+    units = prior.parameters.units(points)
+    settings = {"units": units, "observations": observations} | settings
+    model = fit(Simulator(draw), key=key, run=run, **settings)
     return Posterior(model, prior.parameters, Seen.of(model, x), prior)
 
 

@@ -1,5 +1,7 @@
 """The most probable point of a model."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,9 +15,10 @@ from ..spaces.tangent import move
 
 
 def climb(
-    model: Model, key: Key, given: Given, *, draws: int, rounds: int, steps: int
-) -> tuple[Point, Array]:
-    """The most probable point found, and its log-density.
+    model: Model, log_slope: Callable[[Point], Array], key: Key, given: Given,
+    *, draws: int, rounds: int, steps: int,
+) -> tuple[Point, Array]:  # fmt: skip
+    """The point where log p + `log_slope` is largest, the log-density of the parameters, and that.
 
     The best of `draws` samples climb x + ½τ a(x) s(x, τ), the score at a time τ that falls: that
     leads to the mode of the law at τ, whose score varies on the scale √τ at least, and so to the
@@ -24,11 +27,12 @@ def climb(
     if not supports(model.process, AbstractDiffusion):
         raise TypeError("map: some parameters are discrete; count the draws of `sample` instead")
     points = model.sample(key, draws, given=given, steps=steps)
-    logs = model.log_likelihood(points, given=given, steps=steps)
+    heights = jax.vmap(log_slope)
+    logs = model.log_likelihood(points, given=given, steps=steps) + heights(points)
     best = jnp.argsort(-jnp.where(jnp.isnan(logs), -jnp.inf, logs))[: max(1, draws // 16)]
     starts = jax.tree.map(lambda leaf: leaf[best], points)
-    ends = _ascend(model, rounds, starts, given)
-    reached = model.log_likelihood(ends, given=given, steps=steps)
+    ends = _ascend(model, log_slope, rounds, starts, given)
+    reached = model.log_likelihood(ends, given=given, steps=steps) + heights(ends)
     points = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), starts, ends)
     logs = jnp.concatenate([logs[best], reached])
     row = jnp.argmax(jnp.where(jnp.isnan(logs), -jnp.inf, logs))
@@ -36,14 +40,16 @@ def climb(
 
 
 @eqx.filter_jit
-def _ascend(model: Model, rounds: int, points: Point, given: Given) -> Point:
+def _ascend(model: Model, log_slope: Callable, rounds: int, points: Point, given: Given) -> Point:
     process, score = model.process, Learned(model, model.observed(given))
     low, high = model.schedule.tau_min, 0.1 * model.schedule.tau_max
     taus = jnp.geomspace(high, low, rounds)
 
     def one(x):
         def body(x, tau):
-            still, moving = process.flow(x, Zero(process)(x)), process.flow(x, score(x, tau))
+            lift = process.score(lambda y: log_slope(model.units.inverse(y)), x)
+            uphill = jax.tree.map(jnp.add, score(x, tau), lift)
+            still, moving = process.flow(x, Zero(process)(x)), process.flow(x, uphill)
             step = jax.tree.map(lambda a, b: tau * (a - b), still, moving)
             return move(process.space, x, step), None
 

@@ -93,7 +93,8 @@ class Posterior(eqx.Module):
         """
         theta = self.parameters.check(theta)
         points = jax.vmap(self.parameters.point)(theta)
-        return self.model.log_likelihood(points, given=given, steps=steps)
+        logs = self.model.log_likelihood(points, given=given, steps=steps)
+        return logs + jax.vmap(self.parameters.log_slope)(points)
 
     def map(
         self, key: Key, *, given: Given, draws: int = 256, rounds: int = 30, steps: int = 50
@@ -101,8 +102,9 @@ class Posterior(eqx.Module):
         """The most probable parameters at one observation, and the log-density there."""
         at_least(1, draws=draws, rounds=rounds, steps=steps)
         point, log_prob = climb(
-            self.model, check_key(key), given, draws=draws, rounds=rounds, steps=steps
-        )
+            self.model, self.parameters.log_slope, check_key(key), given,
+            draws=draws, rounds=rounds, steps=steps,
+        )  # fmt: skip
         return self.parameters.value(point), log_prob
 
     def reweighted(
@@ -154,16 +156,15 @@ class Posterior(eqx.Module):
         storage.save_tree(path, parts, kind="posterior")
 
     def _starts_at_rest(self) -> bool:
-        """Whether the prior is the reference: both uniform, on a bounded space."""
+        """Whether the prior is the reference, as uniform ones are."""
         if self.prior is None:
             return False
         theta = self.prior.sample(jax.random.key(0), 64)
-        points = jax.vmap(lambda t: self.model.units.forward(self.parameters.point(t)))(theta)
-        logs = (
-            jax.vmap(self.prior.log_prob)(theta),
-            jax.vmap(self.model.process.reference.log_prob)(points),
-        )
-        return all(float(jnp.ptp(log)) < 1e-3 for log in logs)
+        points = jax.vmap(self.parameters.point)(theta)
+        states = jax.vmap(self.model.units.forward)(points)
+        prior = jax.vmap(self.prior.log_prob)(theta) - jax.vmap(self.parameters.log_slope)(points)
+        reference = jax.vmap(self.model.process.reference.log_prob)(states)
+        return float(jnp.ptp(prior - reference)) < 1e-2
 
     def _values(self, points: Any) -> Any:
         """Points, stacked along one axis or two, as parameters."""

@@ -23,7 +23,9 @@ from ..spaces import (
     Box,
     Counts,
     Euclidean,
+    Factorwise,
     Finite,
+    Identity,
     PositiveReals,
     Product,
     Simplex,
@@ -31,39 +33,60 @@ from ..spaces import (
     Space,
     Sphere,
     Torus,
+    Units,
+    default_units,
 )
+from .warps import Log, Probit, Warp
 
 LABELS = (BernoulliLogits, BernoulliProbs, CategoricalLogits, CategoricalProbs)
 
 
 class Part(eqx.Module):
-    """The values of one distribution as points of a space: point = ±(value − shift), reshaped."""
+    """The values of one distribution as points that a model works on.
+
+    The support is a space, of ±(value − shift), reshaped; a warp of it leads to the line.
+    """
 
     name: str = eqx.field(static=True)
-    space: Space
+    support: Space
     shape: tuple[int, ...] = eqx.field(static=True)  # of a value
     shift: Array
     turned: bool = eqx.field(static=True, default=False)  # a support with an upper bound alone
+    warp: Warp | None = None
+
+    @property
+    def space(self) -> Space:
+        """Where the model works."""
+        return self.support if self.warp is None else Euclidean(self.shift.shape)
 
     def point(self, value: Array) -> Array:
+        moved = self._moved(value)
+        if self.warp is not None:
+            return self.warp.forward(moved)
         # Rounding may put a draw on the very boundary, where no density is defined.
-        point = self._moved(value)
-        return self.space.project(point) if isinstance(self.space, Smooth) else point
+        return self.support.project(moved) if isinstance(self.support, Smooth) else moved
+
+    def value(self, point: Array) -> Array:
+        moved = point if self.warp is None else self.warp.inverse(point)
+        moved = -moved if self.turned else moved
+        return (moved + self.shift).reshape(self.shape)
+
+    def log_slope(self, point: Array) -> Scalar:
+        """log p(value) − log p(point)."""
+        return jnp.zeros(()) if self.warp is None else self.warp.log_slope(point)
 
     def inside(self, value: Array) -> Array:
         """Whether a value lies in the support, up to its boundary."""
-        point = self._moved(value)
-        if isinstance(self.space, PositiveReals):
-            return jnp.all(point >= 0) & jnp.all(jnp.isfinite(point))
-        return self.space.contains(point) & jnp.all(jnp.isfinite(point))
+        moved = self._moved(value)
+        if self.warp is not None:
+            return self.warp.contains(moved)
+        if isinstance(self.support, PositiveReals):
+            return jnp.all((moved >= 0) & jnp.isfinite(moved))
+        return self.support.contains(moved) & jnp.all(jnp.isfinite(moved))
 
     def _moved(self, value: Array) -> Array:
-        point = value.reshape(self.shift.shape).astype(self.shift.dtype) - self.shift
-        return -point if self.turned else point
-
-    def value(self, point: Array) -> Array:
-        point = -point if self.turned else point
-        return (point + self.shift).reshape(self.shape)
+        moved = value.reshape(self.shift.shape).astype(self.shift.dtype) - self.shift
+        return -moved if self.turned else moved
 
 
 class Parameters(eqx.Module):
@@ -87,9 +110,32 @@ class Parameters(eqx.Module):
         return cls(tuple(_plain_part(f"theta{i}", *p) for i, p in enumerate(parts)), "tuple")
 
     @property
+    def support(self) -> Space:
+        """Where the parameters live."""
+        return self._together([part.support for part in self.parts], Product)
+
+    @property
     def space(self) -> Space:
-        spaces = [part.space for part in self.parts]
-        return spaces[0] if self.form == "array" else Product(*spaces)
+        """Where the model works."""
+        return self._together([part.space for part in self.parts], Product)
+
+    def units(self, points: Point) -> Units:
+        """The units of the model, from stacked points: warped bounds have theirs already."""
+        each = [points] if self.form == "array" else points
+        found = [
+            Identity() if isinstance(part.warp, Probit) else default_units(part.space, values)
+            for part, values in zip(self.parts, each, strict=True)
+        ]
+        return self._together(found, lambda *units: Factorwise(units))
+
+    def log_slope(self, point: Point) -> Scalar:
+        """log p(θ) − log p(point), of what is continuous."""
+        each = [point] if self.form == "array" else point
+        terms = (part.log_slope(y) for part, y in zip(self.parts, each, strict=True))
+        return sum(terms, jnp.zeros(()))
+
+    def _together(self, each: list[Any], join: Callable) -> Any:
+        return each[0] if self.form == "array" else join(*each)
 
     @property
     def names(self) -> list[str]:
@@ -165,9 +211,14 @@ class Prior:
     """A prior: a NumPyro distribution, or a dict or a tuple of independent ones.
 
     A batch of distributions, such as Uniform(low, high) of two vectors, is one over vectors.
+
+    A model of positive numbers works on their logarithms, one of numbers between bounds on normal
+    quantiles: there the noise is Gaussian, which is the quickest to learn. Draws come back inside
+    the support all the same. With `warp=False` it works on the support itself: `PositiveReals`,
+    `Box`. Densities reach a bound better so, where a posterior has its mass on one.
     """
 
-    def __init__(self, prior: Any):
+    def __init__(self, prior: Any, *, warp: bool = True):
         named, form = _named(prior)
         for name, law in named.items():
             if not isinstance(law, Distribution):
@@ -176,10 +227,16 @@ class Prior:
                     f"{type(law).__name__}"
                 )
         self.laws = tuple(named.values())
-        self.parameters = Parameters(tuple(_part(n, law) for n, law in named.items()), form)
+        self.parameters = Parameters(tuple(_part(n, law, warp) for n, law in named.items()), form)
+
+    @property
+    def support(self) -> Space:
+        """Where the parameters live."""
+        return self.parameters.support
 
     @property
     def space(self) -> Space:
+        """Where a model of them works."""
         return self.parameters.space
 
     def draw(self, key: Key) -> Any:
@@ -232,7 +289,7 @@ def _named(prior: Any) -> tuple[dict[str, Any], str]:
     return {"theta": prior}, "array"
 
 
-def _part(name: str, law: Distribution) -> Part:
+def _part(name: str, law: Distribution, warp: bool) -> Part:
     support: Any = law.support
     while type(support).__name__ in ("_IndependentConstraint", "_RealVector", "_RealMatrix"):
         support = support.base_constraint
@@ -245,7 +302,12 @@ def _part(name: str, law: Distribution) -> Part:
             f"{shape}; write it by distributions of {known} support"
         )
     space, shift, turned = make(support, shape, law)
-    return Part(name, space, shape, shift, turned)
+    if not warp or not isinstance(space, Box | PositiveReals):
+        return Part(name, space, shape, shift, turned)
+    if isinstance(space, PositiveReals):
+        return Part(name, space, shape, shift, turned, Log())
+    low, high = jnp.asarray(space.low), jnp.asarray(space.high)
+    return Part(name, space, shape, low, turned, Probit(high - low))
 
 
 def _bound(bound: Any, shape: tuple[int, ...], dtype: Any = float) -> np.ndarray:
