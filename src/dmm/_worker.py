@@ -11,6 +11,7 @@ import pickle
 import struct
 import sys
 import traceback
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ def send(file, message) -> None:
     file.flush()
 
 
-def receive(file):
+def receive(file) -> Any:
     """The next message; None at the end."""
     head = file.read(HEAD.size)
     if len(head) < HEAD.size:

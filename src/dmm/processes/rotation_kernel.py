@@ -158,7 +158,8 @@ def _characters(alpha: Scalar, tau: Scalar) -> tuple[Scalar, Scalar]:
     """q and (1/α) ∂_α q by the characters, χ_l = 1 + 2 Σ_{m ≤ l} cos mα."""
     weights, waves = _weights(tau, alpha.dtype), _waves(alpha)
     cosines = [jnp.cos(alpha), *(0.5 * (waves[m] - waves[m - 2]) for m in range(2, DEGREES + 1))]
-    density, change = sum(weights), jnp.zeros_like(alpha)
+    change = jnp.zeros_like(alpha)
+    density = sum(weights, change)
     # Σ_l w_l Σ_{m ≤ l} c_m = Σ_m c_m Σ_{l ≥ m} w_l.
     for m in range(1, DEGREES + 1):
         beyond = sum(weights[m:])
