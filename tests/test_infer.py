@@ -290,6 +290,41 @@ def test_a_model_fitted_to_pairs_is_the_same_posterior():
     assert pairs.sample(KEY, 10, given=x, steps=5).shape == (10, 2)
 
 
+def test_pairs_that_are_not_finite_are_left_out():
+    theta = np.linspace(0.1, 0.9, 40)[:, None]
+    x = np.where(theta > 0.8, np.nan, theta)
+    with pytest.warns(UserWarning, match="5 of 40 hold NaN"):
+        dmm.infer(dist.Uniform(jnp.zeros(1), 1.0), simulations=(theta, x), key=KEY, **TINY)
+
+
+def test_a_prior_beside_a_model_on_its_support_leaves_points_as_they_are():
+    theta = jax.random.uniform(KEY, (100, 1))
+    model = dmm.fit(theta, given=theta, space=dmm.Box(0.0, 1.0), key=KEY, steps=3)
+    posterior = dmm.Posterior(model, prior=dist.Uniform(jnp.zeros(1), 1.0))
+    x = jnp.array([0.5])
+    assert np.array_equal(
+        posterior.sample(KEY, 9, given=x, steps=3), model.sample(KEY, 9, given=x, steps=3)
+    )
+    with pytest.raises(ValueError, match="prior"):
+        dmm.Posterior(model, prior=dist.Gamma(jnp.ones(1), 1.0))
+
+
+@pytest.mark.parametrize("bad", [[np.nan], [2.5]])
+def test_counts_that_are_none_are_refused(bad):
+    with pytest.raises(ValueError, match="theta"):
+        dmm.Prior(dist.Poisson(jnp.ones(1))).parameters.check(np.array([bad]))
+
+
+def test_one_draw_without_a_density_does_not_spoil_the_weights():
+    from dmm.inference.reweighting import reweighted
+
+    weighted = reweighted(
+        jnp.arange(3.0)[:, None], None, log_prior=lambda t: jnp.zeros(()),
+        log_likelihood=lambda t, x: jnp.zeros(()), log_proposal=jnp.array([0.0, jnp.nan, 0.0]),
+    )  # fmt: skip
+    assert np.allclose(weighted.weights, [0.5, 0.0, 0.5])
+
+
 # --- Bad input -----------------------------------------------------------------------------------
 
 

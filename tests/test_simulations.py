@@ -140,6 +140,8 @@ def test_a_folder_of_other_simulations_is_refused(tmp_path):
     dmm.run_simulations(noisy, THETA, KEY, folder=tmp_path, workers=1)
     with pytest.raises(ValueError, match="another prior or key"):
         dmm.run_simulations(noisy, THETA + 1, KEY, folder=tmp_path, workers=1)
+    with pytest.raises(ValueError, match="another prior or key"):
+        dmm.run_simulations(noisy, THETA, jax.random.key(1), folder=tmp_path, workers=1)
 
 
 def test_a_damaged_file_is_named(tmp_path):

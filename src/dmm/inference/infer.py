@@ -1,6 +1,8 @@
 """`infer`: from a prior and a simulator to the posterior of every observation."""
 
+import inspect
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,17 +11,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import at_least
+from .._checks import at_least, finite, instance, numbers
 from .._types import Given, Key
 from ..model import check_key
 from ..networks import observe
+from ..processes import Noising
 from ..training import Example, Simulator, fit
 from .embeddings import by_feature, with_embedding
 from .posterior import Posterior
 from .priors import Prior
-from .rounds import Truncated
+from .rounds import Truncated, claim
 from .seen import Seen
-from .simulation import SimulationError, run_simulations, traceable, traced_wrongly
+from .simulation import (
+    SimulationError,
+    as_arrays,
+    finite_rows,
+    run_simulations,
+    traceable,
+    traced_wrongly,
+)
 from .store import Store
 
 LEAST, MOST = 2_000, 40_000  # steps of training
@@ -75,23 +85,28 @@ def infer(
     they are fresh.
     """
     key = check_key(key)
-    at_least(1, rounds=rounds, width=width, depth=depth)
+    at_least(1, rounds=rounds, width=width, depth=depth, steps=1 if steps is None else steps)
+    known = inspect.signature(fit).parameters.keys() - {"data", "given", "space"}
+    if strange := sorted(settings.keys() - known):
+        raise TypeError(f"{strange[0]}: is no setting of infer, nor of fit; leave it out")
     prior = prior if isinstance(prior, Prior) else Prior(prior)
     settings |= {"learning_rate": learning_rate, "warmup": warmup}
     settings |= {"batch_size": batch_size, "progress": progress}
     settings["network"] = with_embedding(network, embedding, width, depth)
-    if "process" not in settings:
+    process = settings.get("process")
+    instance(Noising, "dmm.OrnsteinUhlenbeck(dmm.Euclidean(2))", process=process)
+    if process is None:
         settings["space"] = prior.space
-    elif settings["process"].data != prior.space:
+    elif process.data != prior.space:
         raise ValueError(
-            f"process: is of points of {settings['process'].data}, but the model works on "
+            f"process: is of points of {process.data}, but the model works on "
             f"{prior.space}; dmm.Prior(prior, warp=False) makes that {prior.support}"
         )
     if rounds > 1 and (observation is None or not isinstance(simulations, int)):
         raise ValueError("rounds: several need an `observation` and a number of `simulations`")
     if rounds == 1 and observation is not None:
         raise ValueError("observation: only rounds look at it; pass it to posterior.sample(given=)")
-    draw_key, simulate_key, fit_key = jax.random.split(key, 3)
+    draw_key, simulate_key, fit_key, cut_key = jax.random.split(key, 4)
     folder = None if run is None else Path(run)
     features = by_feature(embedding)
     if simulations is None:
@@ -104,23 +119,29 @@ def infer(
         settings["steps"] = steps or MOST // 2
         return _fit_fresh(prior, simulator, simulate_key, fit_key, features, run, settings)
 
-    settings |= {"early_stopping": early_stopping, "steps": steps}
+    stops = None if settings.get("validation") == 0 else early_stopping
+    settings |= {"early_stopping": stops, "steps": steps}
     if isinstance(simulations, tuple):
         if simulator is not None:
             raise ValueError("simulations: are made already; pass no simulator beside them")
         theta, x = simulations
         x = jax.tree.map(_numbers, x, is_leaf=lambda node: isinstance(node, list))
-        theta = prior.parameters.check(theta)
+        theta, x = _finite(prior.parameters.check(theta), x)
         return _fit_pairs(prior, theta, x, fit_key, features, folder, settings)
 
-    at_least(1, simulations=simulations)
+    at_least(rounds, simulations=simulations)
     if simulator is None:
         raise ValueError("simulator: is needed to make simulations; or pass simulations=(theta, x)")
     options: dict[str, Any] = {"workers": workers, "timeout": timeout, "progress": progress}
+    shares = _shares(simulations, rounds)
+    if rounds > 1:
+        observation = jax.tree.map(_observed, observation, is_leaf=lambda n: isinstance(n, list))
+        if folder is not None:
+            claim(folder, observation, shares)
     proposal: Prior | Truncated = prior
     made: list[tuple[Any, Any]] = []
     posterior = None
-    for number, share in enumerate(_shares(simulations, rounds)):
+    for number, share in enumerate(shares):
         place = folder if folder is None or rounds == 1 else folder / f"round_{number + 1}"
         store = None if place is None else place / "simulations"
         theta = None if store is None or number == 0 else Store.parameters(store)
@@ -129,14 +150,18 @@ def infer(
         theta, x, _ = run_simulations(
             simulator, theta, jax.random.fold_in(simulate_key, number), folder=store, **options
         )
+        if rounds > 1:
+            _check_alike(observation, x)
+            if folder is not None:
+                claim(folder, observation, shares, note=True)
         made = [proposal.inside(*pairs) for pairs in made] + [(theta, x)]
         theta, x = jax.tree.map(lambda *leaves: np.concatenate(leaves), *made)
         posterior = _fit_pairs(
             prior, theta, x, jax.random.fold_in(fit_key, number), features, place, settings
         )
         if number + 1 < rounds:
-            cut_key = jax.random.fold_in(key, number)
-            proposal = Truncated.around(prior, posterior, observation, cut_key)
+            mass_key = jax.random.fold_in(cut_key, number)
+            proposal = Truncated.around(prior, posterior, observation, mass_key)
     assert posterior is not None
     return posterior
 
@@ -168,12 +193,13 @@ def _fit_fresh(
     def draw(key):
         prior_key, key = jax.random.split(key)
         theta = prior.draw(prior_key)
-        x = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), simulator(key, theta))
-        return Example(prior.parameters.point(theta), given=x)
+        return Example(prior.parameters.point(theta), given=as_arrays(simulator(key, theta)))
 
     keys = jax.random.split(simulate_key, PREVIEW)
     try:
         points, x = jax.jit(jax.vmap(draw))(keys)
+    except SimulationError:
+        raise
     except Exception as error:
         raise SimulationError(f"simulator: {traced_wrongly(error)}") from error
     bad = sum(np.sum(~np.isfinite(leaf.reshape(PREVIEW, -1)).all(1)) for leaf in jax.tree.leaves(x))
@@ -189,10 +215,45 @@ def _fit_fresh(
     return Posterior(model, prior.parameters, Seen.of(model, x), prior)
 
 
+def _finite(theta: Any, x: Given) -> tuple[Any, Given]:
+    """Pairs, stacked, without those whose observation is not finite, of which a warning tells."""
+    count = len(jax.tree.leaves(theta)[0])
+    lengths = {len(leaf) for leaf in jax.tree.leaves(x)}
+    if lengths != {count}:
+        raise ValueError(f"simulations: x has lengths {sorted(lengths)}, theta has {count}")
+    rows = np.flatnonzero(finite_rows(x))
+    if len(rows) == count:
+        return theta, x
+    if not len(rows):
+        raise ValueError("simulations: every x holds NaN or infinity; mend the simulator")
+    warnings.warn(
+        f"simulations: {count - len(rows)} of {count} hold NaN or infinity and are left out",
+        stacklevel=3,
+    )
+    return jax.tree.map(lambda leaf: leaf[rows], (theta, x))
+
+
 def _shares(simulations: int, rounds: int) -> list[int]:
     """The simulations of each round, as even as can be."""
     ends = [simulations * (i + 1) // rounds for i in range(rounds)]
     return [end - start for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _observed(leaf: Any) -> np.ndarray:
+    """The numbers of the observation that rounds look at."""
+    array = np.asarray(numbers(leaf, "observation"), np.float64)
+    finite(np.atleast_1d(array), "observation")
+    return array
+
+
+def _check_alike(observation: Given, x: Given) -> None:
+    """That the observation has the form of the simulated ones, which are stacked."""
+    wanted = jax.tree.map(lambda leaf: leaf.shape[1:], x)
+    found = jax.tree.map(np.shape, observation)
+    if found != wanted:
+        raise ValueError(
+            f"observation: expected shape {wanted} as simulated, got {found}; pass one like them"
+        )
 
 
 def _numbers(leaf: Any) -> np.ndarray:

@@ -12,13 +12,14 @@ from ..learned import Learned
 from ..model import Model
 from ..processes import AbstractDiffusion, Zero, supports
 from ..spaces.tangent import move
+from .priors import Parameters
 
 
 def climb(
-    model: Model, log_slope: Callable[[Point], Array], key: Key, given: Given,
+    model: Model, parameters: Parameters, key: Key, given: Given,
     *, draws: int, rounds: int, steps: int,
 ) -> tuple[Point, Array]:  # fmt: skip
-    """The point where log p + `log_slope` is largest, the log-density of the parameters, and that.
+    """The point where the log-density of the parameters is largest, and that.
 
     The best of `draws` samples climb x + ½τ a(x) s(x, τ), the score at a time τ that falls: that
     leads to the mode of the law at τ, whose score varies on the scale √τ at least, and so to the
@@ -26,12 +27,14 @@ def climb(
     """
     if not supports(model.process, AbstractDiffusion):
         raise TypeError("map: some parameters are discrete; count the draws of `sample` instead")
-    points = model.sample(key, draws, given=given, steps=steps)
-    heights = jax.vmap(log_slope)
+    # There and back: that leads off bounds, on which there is no density.
+    settled = jax.vmap(lambda point: parameters.point(parameters.value(point)))
+    points = settled(model.sample(key, draws, given=given, steps=steps))
+    heights = jax.vmap(parameters.log_slope)
     logs = model.log_likelihood(points, given=given, steps=steps) + heights(points)
     best = jnp.argsort(-jnp.where(jnp.isnan(logs), -jnp.inf, logs))[: max(1, draws // 16)]
     starts = jax.tree.map(lambda leaf: leaf[best], points)
-    ends = _ascend(model, log_slope, rounds, starts, given)
+    ends = settled(_ascend(model, parameters.log_slope, rounds, starts, given))
     reached = model.log_likelihood(ends, given=given, steps=steps) + heights(ends)
     points = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), starts, ends)
     logs = jnp.concatenate([logs[best], reached])

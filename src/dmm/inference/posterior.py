@@ -31,8 +31,8 @@ class Posterior(eqx.Module):
 
     `infer` makes one; so does `Posterior(model)` of a model that was fitted with `given`.
     Parameters have the form of the prior, an array or a dict or tuple of arrays; without one, that
-    of the model's points. `given` is one observation, or several stacked: then what comes back has
-    a leading axis more.
+    of the model's points. Where draws are asked for, `given` is one observation, or several
+    stacked: then they have a leading axis more.
     """
 
     model: Model
@@ -51,8 +51,18 @@ class Posterior(eqx.Module):
         if model.given_like is None:
             raise ValueError("model: was fitted without observations; pass given=... to dmm.fit")
         self.model, self.seen = model, seen
-        self.prior = prior if prior is None or isinstance(prior, Prior) else Prior(prior)
-        known = parameters or (self.prior.parameters if self.prior else None)
+        if prior is not None and not isinstance(prior, Prior):
+            warped = Prior(prior)
+            # A model fitted on a bounded space itself knows nothing of warps.
+            there = parameters is not None or warped.space == model.process.data
+            prior = warped if there else Prior(prior, warp=False)
+        self.prior = prior
+        if parameters is None and prior is not None and prior.space != model.process.data:
+            raise ValueError(
+                f"prior: its parameters are points of {prior.space}, but the model was fitted on "
+                f"{model.process.data}; pass the prior of what it was fitted to"
+            )
+        known = parameters or (prior.parameters if prior else None)
         self.parameters = known or Parameters.of(model.process)
 
     @property
@@ -88,7 +98,8 @@ class Posterior(eqx.Module):
     def log_prob(self, theta: Any, *, given: Given, steps: int | None = None) -> Array:
         """log p(θ | x) at each of the stacked parameters, by the probability flow.
 
-        W.r.t. Lebesgue measure in the user's units, on other spaces as in `Model.log_likelihood`.
+        `given` is one observation for all, or as many as there are parameters. The density is
+        w.r.t. Lebesgue measure in the user's units, on other spaces as in `Model.log_likelihood`.
         Where a parameter is discrete there is no flow: `Model.elbo` bounds it.
         """
         theta = self.parameters.check(theta)
@@ -101,8 +112,9 @@ class Posterior(eqx.Module):
     ) -> tuple[Any, Array]:
         """The most probable parameters at one observation, and the log-density there."""
         at_least(1, draws=draws, rounds=rounds, steps=steps)
+        self._look(given)
         point, log_prob = climb(
-            self.model, self.parameters.log_slope, check_key(key), given,
+            self.model, self.parameters, check_key(key), self._one(given),
             draws=draws, rounds=rounds, steps=steps,
         )  # fmt: skip
         return self.parameters.value(point), log_prob
@@ -124,6 +136,7 @@ class Posterior(eqx.Module):
             raise ValueError(
                 "prior: this posterior has none; dmm.Posterior(model, prior=prior) does"
             )
+        given = self._one(given)
         theta = self.sample(key, n, given=given, steps=steps)
         return reweighted(
             theta,
@@ -139,6 +152,8 @@ class Posterior(eqx.Module):
             import arviz
         except ImportError as error:
             raise ImportError("to_arviz needs ArviZ: pip install 'dmm[arviz]'") from error
+        if not settings.get("independent", False):
+            self._one(given)
         theta = self.sample(key, n, given=given, **settings)
         values = dict(
             zip((p.name for p in self.parameters.parts), self.parameters.each(theta), strict=True)
@@ -173,12 +188,21 @@ class Posterior(eqx.Module):
             value = jax.vmap(value)
         return value(points)
 
+    def _one(self, given: Given) -> Given:
+        """The observation as arrays, where several cannot be."""
+        given, several = self.model.check_given(given)
+        if several:
+            raise ValueError("given: holds several observations; pass one at a time")
+        return given
+
     def _look(self, given: Given) -> None:
         if self.seen is not None and (found := self.seen.outside(self.model, given)):
             warnings.warn(found, MisspecificationWarning, stacklevel=3)
 
 
 def load_posterior(path: str | os.PathLike, *, prior: Any = None, classes=()) -> Posterior:
-    """A posterior saved by `Posterior.save`; the prior is needed only to weigh draws by it."""
+    """A posterior saved by `Posterior.save`; the prior is needed to weigh draws by it, and to put
+    several observations together where it is uniform.
+    """
     model, parameters, seen = storage.load_tree(path, kind="posterior", classes=classes)
     return Posterior(model, parameters, seen, prior)

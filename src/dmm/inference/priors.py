@@ -1,5 +1,6 @@
 """Priors: NumPyro distributions, and the spaces that are their supports."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,7 @@ from ..spaces import (
     Units,
     default_units,
 )
+from ..spaces.box import INSIDE
 from .warps import Log, Probit, Warp
 
 LABELS = (BernoulliLogits, BernoulliProbs, CategoricalLogits, CategoricalProbs)
@@ -64,6 +66,8 @@ class Part(eqx.Module):
         if self.warp is not None:
             return self.warp.forward(moved)
         # Rounding may put a draw on the very boundary, where no density is defined.
+        if isinstance(self.support, Box):
+            return _off_bounds(self.support, moved)
         return self.support.project(moved) if isinstance(self.support, Smooth) else moved
 
     def value(self, point: Array) -> Array:
@@ -78,6 +82,9 @@ class Part(eqx.Module):
     def inside(self, value: Array) -> Array:
         """Whether a value lies in the support, up to its boundary."""
         moved = self._moved(value)
+        if jnp.issubdtype(moved.dtype, jnp.integer):
+            # As a whole number NaN is 0.
+            return self.support.contains(moved) & jnp.all(value == value.astype(moved.dtype))
         if self.warp is not None:
             return self.warp.contains(moved)
         if isinstance(self.support, PositiveReals):
@@ -249,7 +256,7 @@ class Prior:
         """n draws, stacked."""
         # Draw number i has a key of its own: more draws begin with the same ones.
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(n))
-        return jax.jit(jax.vmap(self.draw))(keys)
+        return _drawn(self, keys)
 
     def inside(self, theta: Any, x: Any) -> tuple[Any, Any]:
         """Of pairs, stacked, those whose parameters it may draw: all."""
@@ -271,6 +278,18 @@ class Prior:
         if form == "dict":
             return {part.name: value for part, value in zip(parts, values, strict=True)}
         return tuple(values)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _drawn(prior: Prior, keys: Array) -> Any:
+    return jax.vmap(prior.draw)(keys)
+
+
+def _off_bounds(box: Box, x: Array) -> Array:
+    """The nearest point that `Box.check` can tell from the bounds."""
+    low, high = (jnp.asarray(bound, x.dtype) for bound in (box.low, box.high))
+    margin = 2 * INSIDE * (high - low)
+    return jnp.clip(x, jnp.nextafter(low + margin, high), jnp.nextafter(high - margin, low))
 
 
 def _plain_part(name: str, space: Space, like: Any) -> Part:

@@ -10,6 +10,7 @@ import numpy as np
 from .._checks import at_least
 from .._types import Given, Key
 from ..model import check_key
+from ..spaces import Smooth
 from .priors import Prior
 
 MOST = 1.01  # R̂ beyond which chains disagree
@@ -41,6 +42,8 @@ def nuts(
     at_least(2, chains=chains)
     prior = prior if isinstance(prior, Prior) else Prior(prior)
     names = [part.name for part in prior.parameters.parts]
+    if whole := [p.name for p in prior.parameters.parts if not isinstance(p.support, Smooth)]:
+        raise ValueError(f"prior: {', '.join(whole)} is discrete, where NUTS cannot go; sum it out")
     with jax.enable_x64(True):
         data = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), given)
 

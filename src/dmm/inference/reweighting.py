@@ -48,7 +48,11 @@ def reweighted(
         raise ValueError(
             f"log_likelihood: must return one number a set of parameters, got {log_target.shape}"
         )
-    logs = jnp.where(jnp.isnan(log_target), -jnp.inf, log_target - log_proposal)
+    # A draw without a density, of the target or of the proposal, would make all weights NaN.
+    logs = log_target - log_proposal
+    logs = jnp.where(jnp.isfinite(logs), logs, -jnp.inf)
     if not bool(jnp.any(jnp.isfinite(logs))):
-        raise ValueError("log_likelihood: is not finite at any draw of the posterior")
+        raise ValueError(
+            "log_likelihood: is not finite at any draw of the posterior; check it at one of them"
+        )
     return Weighted(theta, jax.nn.softmax(logs), float(jax.nn.logsumexp(logs) - jnp.log(len(logs))))

@@ -1,5 +1,6 @@
 """Sequential rounds: the prior, cut to where the posterior at one observation has its mass."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,11 +11,32 @@ from .._types import Given, Key
 from ..processes import AbstractDiffusion, supports
 from .posterior import Posterior
 from .priors import Prior
+from .store import packed, read_tree, write_arrays
 
 DRAWS = 2_000  # of the posterior, to find its mass
 OUTSIDE = 1e-3  # share of the posterior left out, as of its least probable draws
 TRIES = 200  # blocks of proposals before giving up
 BLOCK = 10_000
+
+
+def claim(folder: Path, observation: Given, shares: list[int], *, note: bool = False) -> None:
+    """Check that a folder's rounds, if any, are for the same; or note what they are for.
+
+    Later rounds are drawn where the observation's posterior is: they serve no other one, and no
+    other numbers of simulations.
+    """
+    path, named = folder / "rounds.npz", {"observation": observation, "shares": np.array(shares)}
+    known = read_tree(path, "rounds")
+    if known is None:
+        if note:
+            write_arrays(path, packed(named, "rounds"))
+        return
+    alike = jax.tree.structure(known) == jax.tree.structure(named)
+    if not alike or not all(jax.tree.leaves(jax.tree.map(np.array_equal, known, named))):
+        raise ValueError(
+            f"run: {folder} holds rounds for another observation or number of simulations; name "
+            "another folder"
+        )
 
 
 class Truncated:

@@ -9,6 +9,7 @@ import numpy as np
 
 from .._types import Given
 from ..model import Model
+from ..networks import Observations
 
 SLACK = 0.05  # by how much of its width a range may be left
 
@@ -54,4 +55,9 @@ def _far(leaf: jax.Array, low: jax.Array, high: jax.Array) -> np.ndarray:
 
 def _encoded(model: Model, stacked: Given) -> Given:
     assert model.observations is not None
-    return jax.jit(jax.vmap(model.observations.encode))(stacked)
+    return _encode(model.observations, stacked)
+
+
+@eqx.filter_jit
+def _encode(observations: Observations, stacked: Given) -> Given:
+    return jax.vmap(observations.encode)(stacked)

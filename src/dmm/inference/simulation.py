@@ -1,10 +1,11 @@
 """Simulations: run, watched over, kept on disk as they come."""
 
+import contextlib
 import inspect
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +15,7 @@ import numpy as np
 from .._checks import at_least, positive
 from .._progress import counting_bar
 from .._types import Key
+from ..model import check_key
 from .store import Chunk, Store
 from .workers import Workers
 
@@ -65,18 +67,26 @@ def run_simulations(
     `folder`, what is there already is not simulated again.
     """
     positive(timeout=np.inf if timeout is None else timeout)
-    workers = workers or _cores()
+    key = check_key(key)
+    workers = _cores() if workers is None else workers
     at_least(1, workers=workers)
     theta = jax.tree.map(np.asarray, theta)
+    lengths = {leaf.shape[:1] for leaf in jax.tree.leaves(theta)}
+    if len(lengths) != 1 or lengths & {(), (0,)}:
+        raise ValueError("theta: expected parameters stacked to one length, at least 1")
     n = len(jax.tree.leaves(theta)[0])
-    store = Store(folder, theta)
+    store = Store(folder, theta, np.asarray(jax.random.key_data(key)))
     todo = np.setdiff1d(np.arange(n), store.done())
     if traceable(simulator):
         chunks = _traced(simulator, theta, key, todo)
     else:
         chunks = _called(simulator, theta, key, todo, workers, timeout)
     watch = _Watch(n, store, trying=len(todo) == n)
-    with counting_bar(n, n - len(todo), "simulations", progress) as update:
+    # Closed at once after an error too: processes do not live on in its traceback.
+    with (
+        contextlib.closing(chunks),
+        counting_bar(n, n - len(todo), "simulations", progress) as update,
+    ):
         try:
             for chunk in chunks:
                 update(len(chunk.index) + len(chunk.failed), watch.see(chunk))
@@ -91,20 +101,34 @@ class _Watch:
     def __init__(self, n: int, store: Store, *, trying: bool):
         self.n, self.store, self.trying = n, store, trying
         self.useless = 0
+        self.first: Chunk | None = None
         self.last = time.monotonic()
 
     def see(self, chunk: Chunk) -> int:
         """Keep a chunk; how many are of no use so far."""
+        if len(chunk.index):
+            self._compare(chunk)
         self.store.add(chunk)
         if time.monotonic() - self.last > SAVED:
             self.store.flush()
             self.last = time.monotonic()
-        good = int(np.sum(_finite_rows(chunk.x))) if len(chunk.index) else 0
+        good = int(np.sum(finite_rows(chunk.x))) if len(chunk.index) else 0
         self.useless += len(chunk.index) + len(chunk.failed) - good
         self.trying &= not good
         if self.trying and self.useless >= min(HOPELESS, self.n):
             self._give_up()
         return self.useless
+
+    def _compare(self, chunk: Chunk) -> None:
+        """Observations with the first there are, which may be from an earlier run."""
+        self.first = self.first or next((c for c in self.store.chunks if len(c.index)), chunk)
+        found, wanted = _shapes(chunk.x), _shapes(self.first.x)
+        if found != wanted:
+            raise SimulationError(
+                f"simulator: simulation {chunk.index[0]} returned {found} where simulation "
+                f"{self.first.index[0]} returned {wanted}; all observations must have one shape: "
+                "pad them, or summarise them in numbers"
+            )
 
     def _give_up(self) -> None:
         chunk = self.store.all()
@@ -121,7 +145,7 @@ class _Watch:
     def finish(self, theta: Any) -> tuple[Any, Any, Report]:
         """What is of use, in the order of the simulations; warnings of what is not."""
         chunk = self.store.all()
-        finite = _finite_rows(chunk.x) if len(chunk.index) else np.zeros(0, bool)
+        finite = finite_rows(chunk.x) if len(chunk.index) else np.zeros(0, bool)
         report = Report(
             asked=self.n,
             failed=len(chunk.failed),
@@ -149,17 +173,18 @@ class _Watch:
         return kept, jax.tree.map(lambda leaf: leaf[rows], chunk.x), report
 
 
-def _finite_rows(x: Any) -> np.ndarray:
+def finite_rows(x: Any) -> np.ndarray:
     """Which rows of stacked observations are numbers in the precision that is computed in."""
     most = float(jnp.finfo(jnp.result_type(float)).max)
     leaves = [np.abs(leaf).reshape(len(leaf), -1) for leaf in jax.tree.leaves(x)]
     return np.all([np.all(leaf <= most, axis=1) for leaf in leaves], axis=0)
 
 
-def _traced(simulator: Callable, theta: Any, key: Key, todo: np.ndarray) -> Iterator[Chunk]:
+def _traced(
+    simulator: Callable, theta: Any, key: Key, todo: np.ndarray
+) -> Generator[Chunk, None, None]:
     def one(i, theta):
-        x = simulator(jax.random.fold_in(key, i), theta)
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf, float), x)
+        return as_arrays(simulator(jax.random.fold_in(key, i), theta))
 
     run = jax.jit(jax.vmap(one))
     for start in range(0, len(todo), BLOCK):
@@ -168,11 +193,22 @@ def _traced(simulator: Callable, theta: Any, key: Key, todo: np.ndarray) -> Iter
         filled = np.resize(rows, min(BLOCK, len(todo)))
         try:
             x = run(filled, jax.tree.map(lambda leaf, at=filled: leaf[at], theta))
+        except SimulationError:
+            raise
         except Exception as error:
             raise SimulationError(f"simulator: {traced_wrongly(error)}") from error
         used = slice(len(rows))
         x = jax.tree.map(lambda leaf, used=used: np.asarray(leaf)[used], x)
         yield Chunk(rows, x, np.zeros(0, int), np.zeros(0, str))
+
+
+def as_arrays(x: Any) -> Any:
+    """What a traced simulator returned; a list of numbers is one array."""
+    if not jax.tree.leaves(x):
+        raise SimulationError("simulator: returns nothing; return an array, or a dict of arrays")
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(leaf, float), x, is_leaf=lambda node: isinstance(node, list)
+    )
 
 
 def traced_wrongly(error: Exception) -> str:
@@ -185,32 +221,25 @@ def traced_wrongly(error: Exception) -> str:
 
 def _called(
     simulator: Callable, theta: Any, key: Key, todo: np.ndarray, workers: int, timeout: float | None
-) -> Iterator[Chunk]:
+) -> Generator[Chunk, None, None]:
     seed = np.asarray(jax.random.key_data(key)).ravel().tolist()
     tasks = (
         (int(i), jax.tree.map(lambda leaf, i=i: leaf[i], theta), [*seed, int(i)]) for i in todo
     )
     pool = Workers(simulator, min(workers, max(1, len(todo))), timeout)
-    first: tuple[int, Any] | None = None
-    for index, value, error in pool.run(tasks):
-        if error is not None:
-            yield Chunk(np.zeros(0, int), None, np.array([index]), np.array([error]))
-            continue
-        value = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), value)
-        first = first or (index, value)
-        if _shapes(value) != _shapes(first[1]):
-            raise SimulationError(
-                f"simulator: simulation {index} returned {_shapes(value)} where simulation "
-                f"{first[0]} returned {_shapes(first[1])}; all observations must have one shape: "
-                "pad them, or summarise them in numbers"
-            )
-        yield Chunk(np.array([index]), jax.tree.map(lambda leaf: leaf[None], value),
-                    np.zeros(0, int), np.zeros(0, str))  # fmt: skip
+    with contextlib.closing(pool.run(tasks)) as outcomes:
+        for index, value, error in outcomes:
+            if error is not None:
+                yield Chunk(np.zeros(0, int), None, np.array([index]), np.array([error]))
+                continue
+            x = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[None], value)
+            yield Chunk(np.array([index]), x, np.zeros(0, int), np.zeros(0, str))
 
 
-def _shapes(value: Any) -> str:
-    shapes = jax.tree.map(np.shape, value)
-    return f"an array of shape {shapes}" if isinstance(value, np.ndarray) else f"arrays {shapes}"
+def _shapes(x: Any) -> str:
+    """The shapes of one of stacked observations, in words."""
+    shapes = jax.tree.map(lambda leaf: leaf.shape[1:], x)
+    return f"an array of shape {shapes}" if isinstance(x, np.ndarray) else f"arrays {shapes}"
 
 
 def _cores() -> int:

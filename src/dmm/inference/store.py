@@ -27,14 +27,14 @@ class Chunk(NamedTuple):
 class Store:
     """All chunks of some simulations; with a folder also on disk."""
 
-    def __init__(self, folder: str | os.PathLike | None, theta: Any):
+    def __init__(self, folder: str | os.PathLike | None, theta: Any, key: np.ndarray):
         self.folder = None if folder is None else Path(folder)
         self.chunks: list[Chunk] = []
         self.fresh: list[Chunk] = []
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._check_parameters(theta)
+        self._check_parameters(theta, key)
         n = len(jax.tree.leaves(theta)[0])
         for path in self._files():
             self.chunks.append(_within(_read(path), n))
@@ -54,10 +54,10 @@ class Store:
         if self.folder is None or not self.fresh:
             return
         chunk = _joined(self.fresh)
-        names = [path.stem for path in self._files()]
-        number = int(names[-1].removeprefix("block_")) + 1 if names else 0
+        files = self._files()
+        number = _number(files[-1]) + 1 if files else 0
         arrays = {"index": chunk.index, "failed": chunk.failed, "errors": chunk.errors}
-        _write(self.folder / f"block_{number:05d}.npz", arrays | _packed(chunk.x, "x"))
+        write_arrays(self.folder / f"block_{number:05d}.npz", arrays | packed(chunk.x, "x"))
         self.fresh = []
 
     def all(self) -> Chunk:
@@ -67,19 +67,16 @@ class Store:
     @staticmethod
     def parameters(folder: Path) -> Any:
         """The parameters of a folder's simulations, or None."""
-        path = folder / "theta.npz"
-        if not path.exists():
-            return None
-        with np.load(path, allow_pickle=False) as file:
-            return _unpacked(file, "theta")
+        return read_tree(folder / "theta.npz", "theta")
 
     def _files(self) -> list[Path]:
         assert self.folder is not None
-        return sorted(self.folder.glob("block_*.npz"))
+        return sorted(self.folder.glob("block_*.npz"), key=_number)
 
-    def _check_parameters(self, theta: Any) -> None:
+    def _check_parameters(self, theta: Any, key: np.ndarray) -> None:
         """The same simulations as before, or more of them."""
         assert self.folder is not None
+        path = self.folder / "theta.npz"
         known = self.parameters(self.folder)
         if known is not None:
             pairs = list(zip(jax.tree.leaves(known), jax.tree.leaves(theta), strict=False))
@@ -88,6 +85,7 @@ class Store:
                 and np.allclose(a[: len(b)], b[: len(a)], rtol=1e-5, atol=1e-8)
                 for a, b in pairs
             )
+            alike &= np.array_equal(read_tree(path, "key"), key)
             if not alike:
                 raise ValueError(
                     f"run: {self.folder} holds simulations of another prior or key; name another "
@@ -95,14 +93,18 @@ class Store:
                 )
             if len(pairs[0][0]) >= len(pairs[0][1]):
                 return
-        _write(self.folder / "theta.npz", _packed(theta, "theta"))
+        write_arrays(path, packed(theta, "theta") | packed(key, "key"))
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.removeprefix("block_"))
 
 
 def _read(path: Path) -> Chunk:
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             return Chunk(file["index"], _unpacked(file, "x"), file["failed"], file["errors"])
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"run: {path} cannot be read ({error}); delete it, and its simulations are made again"
         ) from error
@@ -129,7 +131,20 @@ def _joined(chunks: list[Chunk]) -> Chunk:
     )
 
 
-def _packed(tree: Any, name: str) -> dict[str, np.ndarray]:
+def read_tree(path: Path, name: str) -> Any:
+    """What `packed` made of a tree, from a file; None where there is none."""
+    if not path.exists():
+        return None
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            return _unpacked(file, name)
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"run: {path} cannot be read ({error}); name another folder, or delete this one"
+        ) from error
+
+
+def packed(tree: Any, name: str) -> dict[str, np.ndarray]:
     """A tree of dicts, lists, tuples and arrays as named arrays; its form as text."""
     leaves, structure = jax.tree.flatten(tree)
     form = jax.tree.unflatten(structure, range(len(leaves)))
@@ -154,17 +169,17 @@ def _unpacked(file: Any, name: str) -> Any:
 def _tagged(form: Any) -> Any:
     if form is None or isinstance(form, int):
         return form
-    if isinstance(form, dict):
+    if isinstance(form, dict) and all(isinstance(key, str) for key in form):
         return {"dict": {key: _tagged(part) for key, part in form.items()}}
     if type(form) in (tuple, list):
         return {type(form).__name__: [_tagged(part) for part in form]}
     raise ValueError(
         f"simulator: returns a {type(form).__name__}, which cannot be kept on disk; return an "
-        "array, or a dict or tuple of arrays"
+        "array, or a dict, with names for keys, or tuple of arrays"
     )
 
 
-def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
+def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     """Whole or not at all."""
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:

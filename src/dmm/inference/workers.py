@@ -6,7 +6,7 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +47,7 @@ class Workers:
             ) from error
         self.count, self.timeout = count, timeout
 
-    def run(self, tasks: Iterator[tuple[int, Any, Any]]) -> Iterator[Outcome]:
+    def run(self, tasks: Iterator[tuple[int, Any, Any]]) -> Generator[Outcome, None, None]:
         """Outcomes of tasks (index, θ, seed), as they come."""
         busy: dict[Any, tuple[int, float]] = {}
         with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
@@ -68,7 +68,7 @@ class Workers:
 
             def dismiss(process) -> None:
                 selector.unregister(process.stdout)
-                process.kill()
+                _end(process)
 
             for _ in range(self.count):
                 start()
@@ -87,12 +87,19 @@ class Workers:
                         hand_out(process, task)
                     else:
                         dismiss(process)
-                for process, (index, since) in list(busy.items()):
-                    if self.timeout is not None and time.monotonic() - since > self.timeout:
-                        del busy[process]
-                        dismiss(process)
-                        yield Outcome(index, None, f"took longer than {self.timeout:g} s")
-                        start()
+                for process in self._late(busy, selector):
+                    index, _ = busy.pop(process)
+                    dismiss(process)
+                    yield Outcome(index, None, f"took longer than {self.timeout:g} s")
+                    start()
+
+    def _late(self, busy: dict[Any, tuple[int, float]], selector: Any) -> list[Any]:
+        """Processes beyond their time, but for those whose answer waits to be read."""
+        if self.timeout is None:
+            return []
+        latest = time.monotonic() - self.timeout
+        answered = {event.data for event, _ in selector.select(timeout=0)}
+        return [p for p, (_, since) in busy.items() if since < latest and p not in answered]
 
     @contextlib.contextmanager
     def _process(self) -> Iterator[Any]:
@@ -101,8 +108,9 @@ class Workers:
             [sys.executable, str(Path(_worker.__file__))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # One thread each: the processes are the parallelism.
-            env=os.environ | dict.fromkeys(THREADS, "1"),
+            # One thread each: the processes are the parallelism. And no accelerator, of which JAX
+            # in each would take most of the memory.
+            env={"JAX_PLATFORMS": "cpu"} | os.environ | dict.fromkeys(THREADS, "1"),
         )
         try:
             with contextlib.suppress(BrokenPipeError):
@@ -117,8 +125,13 @@ class Workers:
                 raise RuntimeError(f"simulator: cannot be called in another process: {why}")
             yield process
         finally:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
+            _end(process)
+
+
+def _end(process: Any) -> None:
+    """Stop a process, if it runs still, and close its pipes."""
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(BrokenPipeError):
+            pipe.close()

@@ -133,7 +133,9 @@ def _encoding(stacked: Array, by_feature: bool) -> Encoding:
 
 def _moments(values: Array, axis: Any) -> tuple[Array, Array]:
     shift, scale = jnp.mean(values, axis), jnp.std(values, axis)
-    return shift, jnp.where(scale > 0, scale, 1.0)
+    # What is constant but for rounding has no scale.
+    rounding = 8 * jnp.finfo(values.dtype).eps * jnp.abs(shift)
+    return shift, jnp.where(scale > rounding, scale, 1.0)
 
 
 def _compress(values: Array, heavy: Array, unit: Array) -> Array:

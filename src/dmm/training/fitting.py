@@ -103,6 +103,7 @@ def fit(
     instance(Schedule, "dmm.Cosine()", schedule=schedule, times=times)
     instance(Parameterisation, "dmm.Preconditioned()", parameterisation=parameterisation)
     instance(Units, "dmm.Identity()", units=units)
+    instance(Observations, "dmm.networks.observe(given)", observations=observations)
     noising = _noising(space, process)
     source = _source(data, given, noising.data)
     settings = Settings(
@@ -125,6 +126,10 @@ def fit(
         preview = check_examples(noising.data, preview)
     in_arrays = isinstance(source, Arrays)
     _check_settings(settings, drop_given, preview.given, in_arrays and validation > 0)
+    if observations is not None:
+        if preview.given is None:
+            raise ValueError("observations: there is no `given` to encode; pass given=... too")
+        observations.check(preview.given)
     units = units or default_units(noising.data, preview.x)
     model = Model(
         process=noising,
@@ -146,6 +151,9 @@ def fit(
     if run is not None:
         identity = _identity(settings, model, objective, weighting, data, given, key)
         identity |= {"validation": validation, "noisings": noisings}
+        if observations is not None:
+            encoding = jax.tree.leaves(observations)
+            identity["observations"] = _digest(str(jax.tree.structure(observations)), encoding)
         if optimiser is None:
             identity |= {"learning_rate": learning_rate, "warmup": warmup, "clip": clip}
         checkpoints = Checkpoints(run, identity)
