@@ -77,21 +77,24 @@ class Posterior(eqx.Module):
         *,
         given: Given,
         independent: bool = False,
-        steps: int = 100,
+        steps: int | None = None,
         **settings: Any,
     ) -> Any:
         """n draws; inside the prior's support always.
 
         With `independent`, the observations stacked in `given` are independent ones of the same
         parameters, and the draws are from the posterior given all of them: that needs a uniform
-        prior on a bounded space, or a model fitted with `drop_given`. Further settings are those of
-        `Model.sample`, or of `dmm.inference.sample_composed`.
+        prior on a bounded space, or a model fitted with `drop_given`. `steps` are then the levels
+        of τ (200 by default, otherwise 100 steps). Further settings are those of `Model.sample`, or
+        of `dmm.inference.sample_composed`.
         """
         self._look(given)
         if independent:
             at_rest = not self.model.drop_given and self._starts_at_rest()
-            points = sample_composed(self.model, key, n, given=given, at_rest=at_rest, **settings)
+            settings |= {"at_rest": at_rest, "levels": 200 if steps is None else steps}
+            points = sample_composed(self.model, key, n, given=given, **settings)
         else:
+            steps = 100 if steps is None else steps
             points = self.model.sample(key, n, given=given, steps=steps, **settings)
         return self._values(points)
 
