@@ -133,6 +133,16 @@ def test_targets_have_the_known_score_as_their_mean():
         assert np.all(np.abs(np.mean(parts, 0)) > 10 * np.std(values, 0) / 2**8)
 
 
+def test_a_zero_output_is_a_power_law_early_and_the_reference_late():
+    """x ∂log q = α − 1 where noise has not yet reached, the Gamma law's α − 1 − x at the end."""
+    process, head = dmm.SquareRoot(dmm.PositiveReals(3), 1.5), dmm.PredictElasticity()
+    x = jnp.array([0.1, 1.0, 20.0])
+    output = jnp.zeros(3)
+    early, late = (x * head.score(process, output, x, tau) for tau in (1e-7, process.horizon))
+    assert np.allclose(early, 0.5, atol=1e-5)
+    assert np.allclose(late, 0.5 - x, rtol=2e-3)
+
+
 def test_splitting_is_near_the_law_in_few_steps():
     """Kolmogorov–Smirnov distance of 2¹⁴ draws in 25 steps, of which chance makes 0.016 once in
     2000 keys: under 0.025, where laws span from 0.01 to 5. Heun with reflection is 0.12 off."""
