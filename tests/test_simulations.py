@@ -68,7 +68,7 @@ def test_what_fails_is_counted_and_left_out():
         return theta[:1]
 
     with pytest.warns(UserWarning, match="left out") as caught:
-        theta, x, report = dmm.run_simulations(simulator, THETA, KEY, workers=2, timeout=1.0)
+        theta, x, report = dmm.run_simulations(simulator, THETA, KEY, workers=2, timeout=3.0)
     good = (THETA[:, 0] >= -0.7) & (THETA[:, 0] <= 0.7)
     assert np.array_equal(theta, THETA[good])
     assert np.array_equal(x[:, 0], THETA[good, 0])
