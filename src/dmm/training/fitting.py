@@ -201,26 +201,28 @@ def loss_function(
         times_key, drop_key, key = jax.random.split(key, 3)
         tau, weight = model.times.draw(times_key, n * noisings)
         present = jax.random.bernoulli(drop_key, 1 - model.drop_given, (n,)).astype(tau.dtype)
+        # What does not depend on the time is computed once for all noisings of an example.
+        x0 = jax.vmap(model.units.forward)(batch.x)
+        observed = jax.vmap(current.observed, axis_size=n)(batch.given)
 
-        def one(key, x, given, taus, present):
-            # What does not depend on the time is computed once for all noisings of an example.
-            x0, observed = model.units.forward(x), current.observed(given)
+        def one(key, x0, observed, present, tau):
+            key, dropout_key = jax.random.split(key)
+            score = Learned(current, observed, present, dropout_key if dropout else None)
+            return objective(model.process, score, key, x0, tau)
 
-            def at(key, tau):
-                key, dropout_key = jax.random.split(key)
-                score = Learned(current, observed, present, dropout_key if dropout else None)
-                return objective(model.process, score, key, x0, tau)
-
-            return jax.vmap(at)(jax.random.split(key, noisings), taus)
-
-        # Times are stratified: an example gets one of every n in a row.
-        taus = tau.reshape(noisings, n).T
-        each = jax.vmap(one)(jax.random.split(key, n), batch.x, batch.given, taus, present)
-        each = each.T.ravel()
+        # Times are stratified: an example gets one of every n in a row. One flat batch: products
+        # of stacked ones take a third longer on a CPU.
+        examples = _copies((x0, observed, present), noisings)
+        each = jax.vmap(one)(jax.random.split(key, n * noisings), *examples, tau)
         lam = jax.vmap(lambda t: weighting(model.process, model.schedule, t))(tau)
         return Losses(jnp.mean(weight * lam * each), each, tau)
 
     return loss_fn
+
+
+def _copies(stacked: Any, number: int) -> Any:
+    """A stack of points, and again, as many times."""
+    return jax.tree.map(lambda leaf: jnp.concatenate([leaf] * number), stacked)
 
 
 def _replace_network(model: Model, network: Any) -> Model:

@@ -16,9 +16,12 @@ from jaxtyping import Array, PyTree
 
 from .._progress import training_bar
 from .._types import Key
+from . import ahead
 from .checkpoints import Checkpoints
 from .data import Arrays, Example, Source
 from .metrics import Metrics
+
+AHEAD_STEPS, AHEAD_BYTES = 50, 2**24  # the most that is computed before it is needed
 
 
 class NonFiniteError(ArithmeticError):
@@ -194,25 +197,27 @@ def initial_state(params: PyTree, settings: Settings) -> State:
 
 
 def compile_advance(loss_fn: LossFn, source: Source, key: Key, settings: Settings):
-    """A compiled function (state, block, length) → (state, report)."""
+    """A compiled function (state, block, length) → (state, report).
 
-    def loss(params, key, batch):
-        losses = loss_fn(params, key, batch)
-        return losses.mean, losses
+    What does not depend on the weights is computed for several steps at once, as far as it takes
+    no more than `AHEAD_BYTES`.
+    """
 
-    def body(carry, index, block):
-        state: State = carry
-        batch_key, loss_key = jax.random.split(jax.random.fold_in(key, state.step))
+    def loss(params, step, index, block):
+        batch_key, loss_key = jax.random.split(jax.random.fold_in(key, step))
         batch = source.batch(block, index, batch_key, settings.batch_size)
-        (_, losses), gradient = jax.value_and_grad(loss, has_aux=True)(
-            state.params, loss_key, batch
-        )
+        losses = loss_fn(params, loss_key, batch)
+        worst = jnp.argmax(jnp.where(jnp.isfinite(losses.each), losses.each, jnp.inf))
+        return losses.mean, losses.tau[worst]
+
+    def body(state: State, ready, rest):
+        value_and_grad = jax.value_and_grad(rest, has_aux=True)
+        (mean, worst_tau), gradient = value_and_grad(state.params, ready)
         updates, optimiser = settings.optimiser.update(gradient, state.optimiser, state.params)
         params = optax.apply_updates(state.params, updates)
         decay = jnp.minimum(settings.ema, (1 + state.step) / (10 + state.step))
         average = jax.tree.map(lambda a, p: a + (1 - decay) * (p - a), state.average, params)
-        worst = jnp.argmax(jnp.where(jnp.isfinite(losses.each), losses.each, jnp.inf))
-        report = Report(losses.mean, _norm(gradient), _norm(updates), losses.tau[worst])
+        report = Report(mean, _norm(gradient), _norm(updates), worst_tau)
         state = state._replace(
             step=state.step + 1, params=params, average=average, optimiser=optimiser
         )
@@ -220,7 +225,18 @@ def compile_advance(loss_fn: LossFn, source: Source, key: Key, settings: Setting
 
     @functools.partial(jax.jit, static_argnums=2, donate_argnums=0)
     def advance(state: State, block, length: int):
-        return jax.lax.scan(functools.partial(body, block=block), state, jnp.arange(length))
+        prepare, rest = ahead.split(loss, state.params, state.step, state.step, block)
+        one = ahead.size(jax.eval_shape(prepare, state.step, state.step, block))
+        most = max(1, min(AHEAD_STEPS, AHEAD_BYTES // max(one, 1)))
+        chunk = max(n for n in range(1, most + 1) if length % n == 0)
+
+        def several(state, start):
+            each = jnp.arange(chunk)
+            ready = jax.vmap(prepare, (0, 0, None))(state.step + each, start + each, block)
+            return jax.lax.scan(functools.partial(body, rest=rest), state, ready)
+
+        state, report = jax.lax.scan(several, state, jnp.arange(0, length, chunk))
+        return state, jax.tree.map(jnp.ravel, report)
 
     return advance
 
