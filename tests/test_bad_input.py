@@ -210,6 +210,11 @@ FIT = {
         lambda: fit(dmm.Simulator(lambda k: (jnp.zeros(2), jnp.zeros(3)))), "data", "stack|Example"
     ),
     "stream of nothing": (lambda: dmm.Stream([points()]), "batches", "function of a step"),
+    "preview that is a batch": (
+        lambda: dmm.Stream(lambda step: iter([]), preview=points()),
+        "preview",
+        "function that returns",
+    ),
     "stream that is empty": (lambda: fit(stream()), "data", "no batch at step 0"),
     "stream that ends": (
         lambda: fit(stream(points(4), points(4), points(4)), steps=8), "data", "ended at step 3"

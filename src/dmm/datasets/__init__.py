@@ -3,10 +3,12 @@
 from .dirichlets import DirichletMixture
 from .earth import earth
 from .files import DataError
+from .folders import ImageFolder, imagenet256, tiny_imagenet
 from .gandk import GAndK
 from .images import Images, digits, mnist
 from .linear_gaussian import LinearGaussian
 from .microbiome import Microbiome, microbiome
+from .pictures import downsample
 from .rna import ANGLES, rna
 from .rotations import RotationMixture
 from .solids import SOLIDS, Pose, draw_pose, render_solid, symmetries
@@ -23,6 +25,7 @@ __all__ = [
     "DirichletMixture",
     "GAndK",
     "GaussianMixture",
+    "ImageFolder",
     "Images",
     "LinearGaussian",
     "Microbiome",
@@ -32,8 +35,10 @@ __all__ = [
     "Symsol",
     "TwoMoons",
     "digits",
+    "downsample",
     "draw_pose",
     "earth",
+    "imagenet256",
     "microbiome",
     "mnist",
     "render_solid",
@@ -42,5 +47,6 @@ __all__ = [
     "split",
     "symmetries",
     "symsol",
+    "tiny_imagenet",
     "windows",
 ]

@@ -74,6 +74,21 @@ FILES = {
         "it is what write.csv(t(abundances(atlas1006)), ...) writes in R, of the package "
         "https://github.com/microbiome/microbiome",
     ),
+    "tiny_imagenet/train.zip": File(
+        None,
+        "47171da5fd4969377ea3b85393d2d96174e5e64bcf1c5a17a881da7f456d5b8a",
+        "photographs of 64×64 pixels, a folder a class, of https://github.com/rangeetpan/IMagenet",
+    ),
+    "tiny_imagenet/val.zip": File(
+        None,
+        "9f276e53b80608abd849e51bc16549a4cf6dc0af6074bf30902dd069857bf31d",
+        "photographs of 64×64 pixels, of https://github.com/rangeetpan/IMagenet",
+    ),
+    "imagenet256/images.zip": File(
+        None,
+        "48da68cf1264339ff1050eb274bb245dbb2c95636c3df7e3383479e1a75d8de5",
+        "images of https://github.com/EliSchwartz/imagenet-sample-images, the middle in 256×256",
+    ),
 }
 
 

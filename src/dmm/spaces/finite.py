@@ -30,8 +30,9 @@ class Finite(Space):
 
     def check(self, data, name="data"):
         array = stacked(data, self.shape, name, f"reshape it or change {self}")
-        known = isinstance(array, np.ndarray)
-        if known and (np.any(array % 1 != 0) or array.min() < 0 or array.max() >= self.states):
+        known, whole = isinstance(array, np.ndarray), jnp.issubdtype(array.dtype, jnp.integer)
+        broken = known and not whole and np.any(array % 1 != 0)
+        if broken or (known and (array.min() < 0 or array.max() >= self.states)):
             raise ValueError(
                 f"{name}: states must be whole numbers from 0 to {self.states - 1}, got values "
                 f"from {array.min()} to {array.max()}; recode them or change `states`"

@@ -100,23 +100,33 @@ class Stream(Source):
 
     Each item is the batch of one step, stacked points or an `Example` of them, all of one shape.
     To resume is to call `batches` with a later step, so make it give the same batches then.
+    `preview()` is a batch of that shape to take units and encodings from: the first, if left out.
     """
 
-    def __init__(self, batches: Callable[[int], Iterator[Any]]):
+    def __init__(
+        self,
+        batches: Callable[[int], Iterator[Any]],
+        *,
+        preview: Callable[[], Any] | None = None,
+    ):
         if not callable(batches):
             raise ValueError("batches: expected a function of a step that returns an iterator")
+        if preview is not None and not callable(preview):
+            raise ValueError("preview: expected a function that returns a batch")
         self.batches = batches
+        self._preview = preview
         self._next: tuple[int, Iterator[Any]] | None = None
         self._check: Callable[[Example, int], Example] = lambda example, step: example
 
     def checked(self, check: Callable[[Example, int], Example]) -> "Stream":
         """The stream with every batch passed through a check, which is told the step."""
-        stream = Stream(self.batches)
+        stream = Stream(self.batches, preview=self._preview)
         stream._check = check
         return stream
 
     def preview(self, key):
-        return self._read(next(self._from(0), None), 0)
+        first = self._preview() if self._preview else next(self._from(0), None)
+        return self._read(first, 0)
 
     def block(self, step, length):
         if self._next is None or self._next[0] != step:
@@ -128,11 +138,12 @@ class Stream(Source):
                 "instance by starting over with the data reshuffled"
             )
         self._next = (step + length, self._next[1])
-        examples = [self._read(batch, step + i) for i, batch in enumerate(taken)]
+        with jax.default_device(_host()):  # to check, and to stack: else there and back again
+            examples = [_narrow(self._read(b, step + i), b) for i, b in enumerate(taken)]
         return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *examples)
 
     def batch(self, block, index, key, n):
-        return jax.tree.map(lambda leaf: leaf[index], block)
+        return jax.tree.map(lambda leaf: _widen(leaf[index]), block)
 
     def _from(self, step: int) -> Iterator[Any]:
         return iter(self.batches(step))
@@ -140,8 +151,39 @@ class Stream(Source):
     def _read(self, batch: Any, step: int) -> Example:
         if batch is None:
             raise ValueError(f"data: the stream has no batch at step {step}")
-        example = batch if isinstance(batch, Example) else Example(batch)
-        return self._check(example, step)
+        return self._check(_example(batch), step)
+
+
+def _example(batch: Any) -> Example:
+    return batch if isinstance(batch, Example) else Example(batch)
+
+
+def _host() -> Any:
+    """The CPU as a device, unless JAX was told to do without it."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
+
+
+def _narrow(checked: Example, batch: Any) -> Example:
+    """A checked batch, its whole numbers in the small type they came in: bytes take a quarter."""
+    came = jax.tree.leaves(_example(batch))
+    leaves, structure = jax.tree.flatten(checked)
+    if len(came) != len(leaves):
+        return checked
+    return jax.tree.unflatten(structure, map(_narrowed, leaves, came))
+
+
+def _narrowed(checked: Any, came: Any) -> Any:
+    small = isinstance(came, np.ndarray) and came.dtype in (np.uint8, np.int8, np.uint16, np.int16)
+    whole = jnp.issubdtype(checked.dtype, jnp.integer)
+    return came if small and whole and came.shape == checked.shape else checked
+
+
+def _widen(leaf: jax.Array) -> jax.Array:
+    small = jnp.issubdtype(leaf.dtype, jnp.integer) and leaf.dtype.itemsize < 4
+    return leaf.astype(jnp.int32) if small else leaf
 
 
 def check_examples(space: Space, examples: Example) -> Example:
