@@ -77,7 +77,8 @@ class Upsampler(Stochastic):
     ):
         share(dropout=dropout)
         positive(relaxation=relaxation, white=white)
-        at_least(1, channels=channels, blocks=blocks, heads=heads, multipliers=len(multipliers))
+        at_least(2, channels=channels)
+        at_least(1, blocks=blocks, heads=heads, multipliers=min(multipliers, default=0))
         deepest = len(multipliers) - 1
         if not set(attention) <= set(range(deepest + 1)):
             raise ValueError(f"attention: levels run from 0 to {deepest}, got {attention}")
@@ -89,11 +90,7 @@ class Upsampler(Stochastic):
             )
         keys, width = Keys(key), 4 * channels
         images, facts = _split(given)
-        if any(
-            low > side
-            for image in images
-            for low, side in zip(image.shape[:2], shape[:2], strict=True)
-        ):
+        if any(low.shape[0] > shape[0] or low.shape[1] > shape[1] for low in images):
             raise ValueError(
                 f"given: holds an image larger than the point's {shape[:2]}; shrink it first"
             )
@@ -108,8 +105,8 @@ class Upsampler(Stochastic):
             return Block(keys, n, m, width, dropout, attend, resample)
 
         n = channels * multipliers[0]
-        colours = sum(math.prod(image.shape[2:]) for image in images) + math.prod(shape[2:])
-        self.first = Conv(keys(), colours, n, gain=GAIN)
+        seen = math.prod(shape[2:]) + sum(math.prod(low.shape[2:]) for low in images)
+        self.first = Conv(keys(), seen, n, gain=GAIN)
         self.down, skips = [], [n]
         for level, m in enumerate(channels * multiplier for multiplier in multipliers):
             for _ in range(blocks):
@@ -137,16 +134,16 @@ class Upsampler(Stochastic):
         return self.at_step(jax.tree.map(lambda u: factor * u, inputs), step, given, present, key)
 
     def step(self, tau: Time) -> tuple[Scalar, Scalar]:
-        """The step from 0 to 999 of the published schedule that is as noisy as time τ, and what
-        to multiply an image with that it has the published scale.
+        """The step from 0 to 999 of the published schedule that is as noisy as time τ, and the
+        factor that brings an image to the published scale.
 
         Of an image x0 in [−1, 1] this process keeps f = white e^{−τ/relaxation}, with noise of
         variance g = 1 − e^{−2τ/relaxation}; the published one √ᾱ with noise of variance 1 − ᾱ,
         where −log ᾱ = s/10 + 9.95 s² at step 1000 s − 1. Equal ratios of signal to noise give
         −log ᾱ = log(1 + g/f²), and the factor 1/√(f² + g).
         """
-        kept = jnp.exp(jnp.maximum(-2 * jnp.asarray(tau) / self.relaxation, -40.0))
-        signal, noise = self.white**2 * kept, 1 - kept
+        exponent = jnp.maximum(-2 * jnp.asarray(tau) / self.relaxation, -40.0)
+        signal, noise = self.white**2 * jnp.exp(exponent), -jnp.expm1(exponent)
         lost = jnp.log1p(noise / signal)
         s = 2 * lost / (0.1 + jnp.sqrt(0.01 + 39.8 * lost))
         return jnp.clip(1000 * s - 1, 0.0, 999.0), jax.lax.rsqrt(signal + noise)
@@ -186,7 +183,7 @@ class Upsampler(Stochastic):
             h = run(first, jnp.concatenate([h, skips.pop()], -1))
             for block in enlarging:
                 h = run(block, h)
-        h = h.astype(self.norm.scale.dtype)  # outputs as fine as the states need full precision
+        h = h.astype(self.norm.scale.dtype)  # bfloat16 would round places to half a grey level
         return self._arranged(self.last(jax.nn.silu(self.norm(h))))
 
     def _told(self, step: Time) -> Array:
