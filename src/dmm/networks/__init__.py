@@ -4,25 +4,31 @@ from .base import Stochastic
 from .centred import Centred
 from .embedded import Embedded
 from .mlp import MLP
-from .observations import Observations, observe
+from .observations import Observations, OneHot, Standardised, observe
+from .published import load_published
 from .resnet import ResNet
 from .series import SeriesEncoder
 from .sets import SetEncoder
 from .time import time_features
 from .transformer import Transformer
 from .unet import UNet
+from .upsampler import Upsampler
 
 __all__ = [
     "MLP",
     "Centred",
     "Embedded",
     "Observations",
+    "OneHot",
     "ResNet",
     "SeriesEncoder",
     "SetEncoder",
+    "Standardised",
     "Stochastic",
     "Transformer",
     "UNet",
+    "Upsampler",
+    "load_published",
     "observe",
     "time_features",
 ]

@@ -85,17 +85,18 @@ class Norm(eqx.Module):
     scale: Array
     shift: Array
     groups: int = eqx.field(static=True)
+    eps: float = eqx.field(static=True, default=1e-6)  # what is added to variances
 
-    def __init__(self, channels: int, groups: int = 1):
+    def __init__(self, channels: int, groups: int = 1, *, eps: float = 1e-6):
         self.scale, self.shift = jnp.ones(channels), jnp.zeros(channels)
-        self.groups = math.gcd(groups, channels)
+        self.groups, self.eps = math.gcd(groups, channels), eps
 
     def __call__(self, x: Array) -> Array:
         channels, places = x.shape[-1], math.prod(x.shape[:-1])
         wide = x.astype(self.scale.dtype).reshape(places, channels)
         # Sums a channel first, then a group: large sums run along one axis, the rest is small.
         mean, square = self._spread(jnp.mean(wide, 0), jnp.mean(jnp.square(wide), 0))
-        scale = self.scale * jax.lax.rsqrt(jnp.maximum(square - jnp.square(mean), 0.0) + 1e-6)
+        scale = self.scale * jax.lax.rsqrt(jnp.maximum(square - jnp.square(mean), 0.0) + self.eps)
         shift = self.shift - mean * scale
         return (wide * _wide(scale, wide) + _wide(shift, wide)).astype(x.dtype).reshape(x.shape)
 
