@@ -21,6 +21,7 @@ from .networks import Embedded, Observations
 from .parameterisations import Parameterisation
 from .parameterisations.chains import PredictsStates
 from .processes import HasDensity, Noising, Tractable, supports
+from .processes.coordinates import whole
 from .samplers import Bridge, Clamped, Sampler, Trapezoidal, default_sampler, simulate
 from .samplers.unmasking import Unmasking, has_masks
 from .schedules import Schedule, ScheduleGrid
@@ -46,7 +47,7 @@ class Model(eqx.Module):
         self, x: Point, tau: Time, given: Given = None, present: Array | float = 1.0
     ) -> Score:
         """The score at a state x, in the process's units; frozen below the schedule's τ_min."""
-        return Learned(self, self.observed(given), present)(x, tau)
+        return whole(Learned(self, self.observed(given), present)(x, tau))
 
     def observed(self, given: Given) -> Given:
         """One observation as the network takes it: encoded, and embedded where it does that."""
