@@ -4,6 +4,7 @@ from .c2st import c2st
 from .calibration import Calibration, calibrate
 from .images import psnr, ssim
 from .local import LocalC2ST, local_c2st
+from .memory import largest_array
 from .mmd import mmd
 from .poses import Coverage, coverage, nearest_pose
 from .predictive import PredictiveCheck, predictive_check
@@ -24,6 +25,7 @@ __all__ = [
     "calibrate",
     "coverage",
     "ecdf_band",
+    "largest_array",
     "local_c2st",
     "mmd",
     "nearest_pose",
