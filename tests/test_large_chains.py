@@ -93,6 +93,24 @@ def pair(kind):
 over_kinds = pytest.mark.parametrize("kind", KINDS)
 
 
+@over_kinds
+def test_targets_drawn_ahead(kind):
+    """Of many points at once and kept, as a scan keeps them: the same losses, one by one."""
+    _, process, head, output, x0 = pair(kind)
+    keys, taus = jax.random.split(KEY, 3), process.horizon * jnp.array([0.01, 0.05, 0.2])
+    score = Says(process, head, output)
+    ahead = jax.jit(jax.vmap(process.noise, (0, None, 0)))(keys, x0, taus)
+
+    def later(drawn):
+        noised, tau = drawn
+        return process.phi(noised.x, noised.target, score(noised.x, tau))
+
+    losses = jax.jit(lambda drawn: jax.lax.map(later, drawn))((ahead, taus))
+    for i in range(3):
+        alone = dmm.denoising(process, score, keys[i], x0, taus[i])
+        np.testing.assert_allclose(losses[i], alone, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("kind", "objective"),
     [*((kind, dmm.denoising) for kind in KINDS), ("absorbing", dmm.WithCrossEntropy(0.1))],

@@ -133,8 +133,9 @@ class Model(eqx.Module):
         share = None
         if supports(process, HasDensity):
             # A pilot, with noise of its own, says how much the bound's control variate can do.
-            few = jax.tree.map(lambda leaf: leaf[:512], (x, given))
-            share = _share(self, process, jax.random.split(pilot_key, min(n, 512)), *few)
+            pilots = min(n, 512, batch_size)
+            few = jax.tree.map(lambda leaf: leaf[:pilots], (x, given))
+            share = _share(self, process, jax.random.split(pilot_key, pilots), *few)
         args = (jax.random.split(key, n), x, given)
         return _batched(
             lambda *args: _elbo(self, process, draws, share, *args), args, batch_size, "bound"
