@@ -4,14 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 from jaxtyping import Array
 
 from ._types import Given, Key, Point, Score, ScoreFn, Time
 from .networks import Stochastic
 from .parameterisations.chains import PredictsStates
 from .processes.chain import Denoiser
+from .processes.coordinates import Rows, rowwise
 
 
 class Learned(eqx.Module):
@@ -38,7 +39,7 @@ class Learned(eqx.Module):
             return _DenoiserAt(self, tau)
         return lambda x: self(x, tau)
 
-    def bridge(self, x: Array, tau: Time, earlier: Time) -> Array:
+    def bridge(self, x: Array, tau: Time, earlier: Time) -> Array | Rows:
         """The law of every coordinate of a chain at an earlier time: logits."""
 
         def bridge(output, tau):
@@ -56,13 +57,17 @@ class Learned(eqx.Module):
         if self.guidance == 1.0:
             return conditional
         free = f(self._output(x, tau, 0.0), tau)
-        return jax.tree.map(lambda u, c: u + self.guidance * (c - u), free, conditional)
+        return rowwise(Partial(_guide, self.guidance), free, conditional)
 
     def _output(self, x: Point, tau: Time, present: Array | float) -> Any:
         model = self.model
         inputs = model.parameterisation.inputs(model.process, x, tau)
         dropout = {"key": self.key} if isinstance(model.network, Stochastic) else {}
         return model.network(inputs, tau, self.observed, present, **dropout)
+
+
+def _guide(weight, free, conditional):
+    return free + weight * (conditional - free)
 
 
 class _DenoiserAt(Denoiser):

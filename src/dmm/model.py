@@ -21,6 +21,7 @@ from .networks import Embedded, Observations
 from .parameterisations import Parameterisation
 from .parameterisations.chains import PredictsStates
 from .processes import HasDensity, Noising, Tractable, supports
+from .processes.coordinates import whole
 from .samplers import Bridge, Clamped, Sampler, Trapezoidal, default_sampler, simulate
 from .samplers.unmasking import Unmasking, has_masks
 from .schedules import Schedule, ScheduleGrid
@@ -46,7 +47,7 @@ class Model(eqx.Module):
         self, x: Point, tau: Time, given: Given = None, present: Array | float = 1.0
     ) -> Score:
         """The score at a state x, in the process's units; frozen below the schedule's τ_min."""
-        return Learned(self, self.observed(given), present)(x, tau)
+        return whole(Learned(self, self.observed(given), present)(x, tau))
 
     def observed(self, given: Given) -> Given:
         """One observation as the network takes it: encoded, and embedded where it does that."""
@@ -132,8 +133,9 @@ class Model(eqx.Module):
         share = None
         if supports(process, HasDensity):
             # A pilot, with noise of its own, says how much the bound's control variate can do.
-            few = jax.tree.map(lambda leaf: leaf[:512], (x, given))
-            share = _share(self, process, jax.random.split(pilot_key, min(n, 512)), *few)
+            pilots = min(n, 512, batch_size)
+            few = jax.tree.map(lambda leaf: leaf[:pilots], (x, given))
+            share = _share(self, process, jax.random.split(pilot_key, pilots), *few)
         args = (jax.random.split(key, n), x, given)
         return _batched(
             lambda *args: _elbo(self, process, draws, share, *args), args, batch_size, "bound"

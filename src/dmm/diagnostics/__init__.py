@@ -4,10 +4,12 @@ from .c2st import c2st
 from .calibration import Calibration, calibrate
 from .images import psnr, ssim
 from .local import LocalC2ST, local_c2st
+from .memory import largest_array
 from .mmd import mmd
 from .poses import Coverage, coverage, nearest_pose
 from .predictive import PredictiveCheck, predictive_check
 from .ranks import Ranks, sbc
+from .superresolution import bicubic, consistency, diversity, downsampled, sharpness
 from .tarp import ExpectedCoverage, nearest_truths, tarp
 from .uniformity import Band, ecdf_band
 from .wasserstein import wasserstein1
@@ -20,10 +22,15 @@ __all__ = [
     "LocalC2ST",
     "PredictiveCheck",
     "Ranks",
+    "bicubic",
     "c2st",
     "calibrate",
+    "consistency",
     "coverage",
+    "diversity",
+    "downsampled",
     "ecdf_band",
+    "largest_array",
     "local_c2st",
     "mmd",
     "nearest_pose",
@@ -31,6 +38,7 @@ __all__ = [
     "predictive_check",
     "psnr",
     "sbc",
+    "sharpness",
     "ssim",
     "tarp",
     "wasserstein1",

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from .._types import Key, Point, Scalar, Score, Time
 from ..objectives.score_matching import ScoreAt
 from ..processes import HasDensity, Stationary, Tractable, supports
+from ..processes.coordinates import rowwise
 from ..schedules import Schedule
 from ..schedules.weightings import signal
 
@@ -47,7 +48,7 @@ def elbo(
         score = score_fn(x, tau)
         if rests:
             return process.excess(x, target, score, process.at_rest(x))
-        zero = jax.tree.map(jnp.zeros_like, score)
+        zero = rowwise(jnp.zeros_like, score)
         source = process.source(x)
         estimate = process.excess(x, target, score, zero) + source
         if exact:
@@ -113,7 +114,7 @@ def unexplained(
     def one(tau, key, i, x0):
         x, target = process.noise(key, x0, tau)
         score = score_fn(i, x, tau)
-        zero = jax.tree.map(jnp.zeros_like, score)
+        zero = rowwise(jnp.zeros_like, score)
         return process.phi(x, target, score), process.phi(x, target, zero)
 
     def at(node):

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from .._types import Key, Point, Scalar, Time
 from ..processes import Chain, Tractable
 from ..processes.chain import Denoiser
+from ..processes.coordinates import each
 from ..processes.jump import pick
 from .score_matching import ScoreAt
 
@@ -29,7 +30,10 @@ class WithCrossEntropy(eqx.Module):
                 "states, as PriorLogits()"
             )
         noised = process.noise(key, x0, tau)
-        logits = at.bridge(noised.x, jnp.zeros(()))
-        states = jax.nn.log_softmax(logits[..., : process.data.states])
+
+        def log_prob(x0, logits):
+            return pick(jax.nn.log_softmax(logits[..., : process.data.states]), x0)
+
+        known = jnp.sum(each(log_prob, x0, at.bridge(noised.x, jnp.zeros(()))))
         loss = process.phi(noised.x, noised.target, at(noised.x))
-        return loss - self.weight * jnp.sum(pick(states, x0))
+        return loss - self.weight * known

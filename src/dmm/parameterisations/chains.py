@@ -9,10 +9,12 @@ import abc
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 from jaxtyping import Array
 
 from .._types import Time
 from ..processes import Chain, Jump
+from ..processes.coordinates import Rows, at_once
 from ..processes.jump import pick
 from .base import Parameterisation, default_parameterisation
 
@@ -33,17 +35,34 @@ class PredictsStates(Parameterisation):
         return process.space.features(x)
 
     def score(self, process: Chain, output, x, tau):
-        logs = self._log_law(process, output, x, tau, tau)
-        return logs - pick(logs, x)[..., None]
+        return _rows(_log_ratios, (self, process, tau), output, x)
 
-    def bridge(self, process: Chain, output: Array, x: Array, tau: Time, earlier: Time) -> Array:
+    def bridge(
+        self, process: Chain, output: Array, x: Array, tau: Time, earlier: Time
+    ) -> Array | Rows:
         """log (wQ_s)(·) + log q_{τ−s}(x | ·), s = `earlier`: the law at s given x, unnormalised."""
-        back = process.column(x, tau - earlier)
-        return self._log_law(process, output, x, tau, earlier) + _log(back)
+        return _rows(_log_bridge, (self, process, tau, earlier), output, x)
 
-    def _log_law(self, process, output, x, tau, at):
-        w = process.embed(self.weights(process, output, x, tau))
-        return _log(process.propagate(w, at))
+
+def _rows(f, settings: tuple, output: Array, x: Array) -> Array | Rows:
+    """f(*settings, output, x): as `Rows` where all together would be too many."""
+    form, chunk = Partial(f, *settings), at_once(settings[1], x)
+    return form(output, x) if chunk is None else Rows(form, (output, x), chunk)
+
+
+def _log_ratios(head, process, tau, output, x):
+    logs = _log_law(head, process, tau, output, x, tau)
+    return logs - pick(logs, x)[..., None]
+
+
+def _log_bridge(head, process, tau, earlier, output, x):
+    back = process.column(x, tau - earlier)
+    return _log_law(head, process, tau, output, x, earlier) + _log(back)
+
+
+def _log_law(head, process, tau, output, x, at):
+    w = process.embed(head.weights(process, output, x, tau))
+    return _log(process.propagate(w, at))
 
 
 class PriorLogits(PredictsStates):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from .._checks import positive
 from ..spaces import Finite
 from .base import default_process
-from .chain import Categorical, Chain
+from .chain import Categorical, Chain, check_chunk
 from .ordinal import OrdinalChain
 
 
@@ -23,9 +23,11 @@ class AbsorbingChain(Chain):
 
     data: Finite
     horizon: float = eqx.field(static=True, default=25.0)
+    chunk: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
         positive(horizon=self.horizon)
+        check_chunk(self.chunk)
 
     @property
     def mask(self) -> int:

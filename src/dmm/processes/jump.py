@@ -1,13 +1,16 @@
 """Jump processes: rates B(x → y), Lf(x) = Σ_y B(x → y) (f(y) − f(x))."""
 
 import abc
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 from jaxtyping import Array
 
-from .._types import Key, Scalar, ScoreFn, Time
+from .._types import Key, Scalar, Score, ScoreFn, Time
 from .base import Process, Reverse
+from .coordinates import Compact, Rows, at_once, each, rowwise, whole
 
 
 class Jump(Process):
@@ -47,7 +50,7 @@ class Jump(Process):
         d, k = x.size, moves.shape[-1]
         at = index // k
         hit = moves.reshape(d, k)[at] == x.ravel()[at]
-        values = value_fn(y).reshape(d, k)[at]
+        values = whole(value_fn(y)).reshape(d, k)[at]
         return jnp.sum(jnp.where(hit, values, 0.0)) / jnp.maximum(jnp.sum(hit), 1)
 
     def back_from_neighbours(self, value_fn, x: Array) -> Array:
@@ -70,18 +73,28 @@ class Jump(Process):
         return jnp.exp(score)
 
     def phi(self, x, target, score):
-        inflow = self.inflow(x)
-        score, target = _where_used(inflow, score), jnp.where(inflow > 0, target, 1.0)
-        positive = jnp.where(target > 0, target, 1.0)
-        entropy = jnp.where(target > 0, positive * (jnp.log(positive) - score), 0.0)
-        return jnp.sum(inflow * (jnp.exp(score) - target + entropy))
+        def one(x, target, score):
+            inflow = self.inflow(x)
+            score, target = _where_used(inflow, score), jnp.where(inflow > 0, target, 1.0)
+            positive = jnp.where(target > 0, target, 1.0)
+            entropy = jnp.where(target > 0, positive * (jnp.log(positive) - score), 0.0)
+            return jnp.sum(inflow * (jnp.exp(score) - target + entropy), -1)
+
+        return jnp.sum(each(one, x, self._rows(x, target), score, chunk=at_once(self, x)))
 
     def excess(self, x, target, score, other):
         """Σ_y B(y → x) [e^s − e^r − ρ(s − r)]."""
-        inflow = self.inflow(x)
-        score, other = _where_used(inflow, score), _where_used(inflow, other)
-        change = jnp.where(target > 0, target * (score - other), 0.0)
-        return jnp.sum(inflow * (jnp.exp(score) - jnp.exp(other) - change))
+
+        def one(x, target, score, other):
+            inflow = self.inflow(x)
+            score, other = _where_used(inflow, score), _where_used(inflow, other)
+            change = jnp.where(target > 0, target * (score - other), 0.0)
+            return jnp.sum(inflow * (jnp.exp(score) - jnp.exp(other) - change), -1)
+
+        return jnp.sum(each(one, x, self._rows(x, target), score, other, chunk=at_once(self, x)))
+
+    def _rows(self, x: Array, target: Score) -> Array | Rows:
+        return target.rows(self, x) if isinstance(target, Compact) else target
 
     def implicit(self, score_fn: ScoreFn, x: Array, *, key: Array | None = None) -> Scalar:
         """Σ_y B(y → x) e^{s(x, y)} − B(x → y) (1 + s(y, x)): the score at x and at y.
@@ -89,7 +102,7 @@ class Jump(Process):
         All neighbours without a key; one, drawn in proportion to its rate, with a key.
         """
         rates, inflow = self.rates(x), self.inflow(x)
-        here = jnp.sum(inflow * jnp.exp(_where_used(inflow, score_fn(x))) - rates)
+        here = jnp.sum(inflow * jnp.exp(_where_used(inflow, whole(score_fn(x)))) - rates)
         if key is None:
             back = self.back_from_neighbours(score_fn, x)
             return here - jnp.sum(jnp.where(rates > 0, rates * back, 0.0))
@@ -100,26 +113,31 @@ class Jump(Process):
         return here - jnp.sum(rates) * self.back(score_fn, x, index, y)
 
     def source(self, x):
-        return jnp.sum(self.inflow(x) - self.rates(x))
+        def one(x):
+            return jnp.sum(self.inflow(x) - self.rates(x), -1)
+
+        return jnp.sum(each(one, x, chunk=at_once(self, x)))
 
     def reverse(self, score_fn):
         return ReverseJump(self, score_fn)
 
     def step(self, key, x, dtau):
         """Each coordinate jumps at most once, at its rates at x."""
-        return hop(key, x, self.moves(x), self.rates(x), dtau)
+        return hop(key, self, x, rates_of(self, x), dtau)
 
     def log_step(self, x, y, dtau):
-        rates = self.rates(x)
-        total = jnp.sum(rates, -1)
-        taken = jnp.sum(jnp.where(self.moves(x) == y[..., None], rates, 0.0), -1)
-        stays = x == y
-        # The branch not taken must be finite too, or its derivative is NaN.
-        moving = ~stays & (total > 0)
-        exit_rate = jnp.where(moving, total, 1.0)
-        share = jnp.where(stays, 1.0, taken / exit_rate)
-        hop = jnp.log(-jnp.expm1(-exit_rate * dtau)) + jnp.log(share)
-        return jnp.sum(jnp.where(stays, -total * dtau, hop))
+        def one(x, y, rates):
+            total = jnp.sum(rates, -1)
+            taken = jnp.sum(jnp.where(self.moves(x) == y[..., None], rates, 0.0), -1)
+            stays = x == y
+            # The branch not taken must be finite too, or its derivative is NaN.
+            moving = ~stays & (total > 0)
+            exit_rate = jnp.where(moving, total, 1.0)
+            share = jnp.where(stays, 1.0, taken / exit_rate)
+            hop = jnp.log(-jnp.expm1(-exit_rate * dtau)) + jnp.log(share)
+            return jnp.where(stays, -total * dtau, hop)
+
+        return jnp.sum(each(one, x, y, rates_of(self, x)))
 
 
 class ReverseJump(Jump, Reverse):
@@ -136,8 +154,7 @@ class ReverseJump(Jump, Reverse):
         return self.base.moves(x)
 
     def rates(self, x):
-        inflow = self.base.inflow(x)
-        return inflow * jnp.exp(_where_used(inflow, self.score_fn(x)))
+        return rowwise(Partial(_rates_back, self.base), x, self.score_fn(x))
 
     def inflow(self, x):
         """A(y → x) = B(x → y) e^{s(y, x)}: needs the score at every neighbour."""
@@ -151,26 +168,58 @@ def _where_used(rates: Array, score: Array) -> Array:
     return jnp.where(rates > 0, score, 0.0)
 
 
-def hop(key: Key, x: Array, moves: Array, rates: Array, dtau: Time) -> Array:
+def _rates_back(base: Jump, x: Array, score: Array) -> Array:
+    inflow = base.inflow(x)
+    return inflow * jnp.exp(_where_used(inflow, score))
+
+
+def rates_of(process: Jump, x: Array) -> Array | Rows:
+    """B(x → y): as `Rows` where all together would be too many."""
+    chunk = at_once(process, x)
+    return process.rates(x) if chunk is None else Rows(Partial(_rates, process), (x,), chunk)
+
+
+def _rates(process: Jump, x: Array) -> Array:
+    return process.rates(x)
+
+
+def hop(key: Key, process: Jump, x: Array, rates: Array | Rows, dtau: Time) -> Array:
     """Each coordinate of x, moved at most once at its rates, held for a time."""
     hop_key, move_key = jax.random.split(key)
-    total = jnp.sum(rates, -1)
-    hops = jax.random.uniform(hop_key, x.shape, rates.dtype) < -jnp.expm1(-total * dtau)
-    moved = pick(moves, draw_states(move_key, rates))
-    return jnp.where(hops, moved, x)
+    first = jax.random.uniform(hop_key, x.shape)
+    second = uniforms(move_key, x.shape)
+
+    def one(x, rates, first, second):
+        hops = first < -jnp.expm1(-jnp.sum(rates, -1) * dtau)
+        return jnp.where(hops, pick(process.moves(x), invert(rates, second)), x)
+
+    return each(one, x, rates, first, second)
 
 
 def draw_states(key: Key, law: Array) -> Array:
     """An index a coordinate, in proportion to weights along the last axis, by inverting their sums.
 
     One uniform number a coordinate, where `jax.random.categorical` takes one a weight. What has
-    weight 0 is never drawn, unless all have. The uniform number is the middle of its cell: were it
-    the lower end, 0 would draw the first of the weights, however small, once in 8 million times.
+    weight 0 is never drawn, unless all have.
     """
+    return invert(law, uniforms(key, law.shape[:-1], law.dtype))
+
+
+def uniforms(key: Key, shape: tuple[int, ...], dtype: Any = float) -> Array:
+    """Uniform numbers, each the middle of its cell.
+
+    Were they the lower ends, 0 would draw the first of the weights, however small, once in 8
+    million times.
+    """
+    u = jax.random.uniform(key, shape, dtype)
+    return u + jnp.finfo(u.dtype).eps / 2
+
+
+def invert(law: Array, u: Array) -> Array:
+    """The index whose weights, summed up to it, first exceed the share u of all of them."""
     sums = jnp.cumsum(law, -1)
     below_all = jnp.nextafter(sums[..., -1:], jnp.zeros((), law.dtype))
-    u = jax.random.uniform(key, (*law.shape[:-1], 1), law.dtype) + jnp.finfo(law.dtype).eps / 2
-    passed = sums <= jnp.minimum(u * sums[..., -1:], below_all)
+    passed = sums <= jnp.minimum(u[..., None] * sums[..., -1:], below_all)
     return jnp.minimum(jnp.sum(passed, -1, dtype=jnp.int32), law.shape[-1] - 1)
 
 

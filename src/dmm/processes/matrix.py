@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..spaces import Finite
-from .chain import Categorical, Chain
+from .chain import Categorical, Chain, check_chunk
 from .transitions import Transitions, check_rates, horizon_of, stationary
 
 
@@ -62,10 +62,15 @@ class MatrixChain(AbstractMatrixChain):
     data: Finite
     transitions: Transitions
     stationary: Array
+    chunk: int | None = eqx.field(static=True, default=None)
 
-    def __init__(self, data: Finite, matrix, *, horizon: float | None = None):
+    def __init__(
+        self, data: Finite, matrix, *, horizon: float | None = None, chunk: int | None = None
+    ):
+        check_chunk(chunk)
         matrix = check_rates(matrix, data.states)
         law = stationary(matrix)
         self.data = data
         self.transitions = Transitions(matrix, horizon_of(matrix, horizon))
         self.stationary = jnp.asarray(law, jnp.result_type(float))
+        self.chunk = chunk

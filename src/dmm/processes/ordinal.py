@@ -1,11 +1,13 @@
 """The chain for ordered levels, after Campbell et al. (2022): the paper's for images."""
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from .._checks import positive
 from ..spaces import Finite
+from .chain import check_chunk
 from .matrix import AbstractMatrixChain
 from .transitions import Transitions, horizon_of
 
@@ -21,6 +23,7 @@ class OrdinalChain(AbstractMatrixChain):
     data: Finite
     transitions: Transitions
     stationary: Array
+    chunk: int | None = eqx.field(static=True, default=None)
 
     def __init__(
         self,
@@ -29,7 +32,9 @@ class OrdinalChain(AbstractMatrixChain):
         reach: float | None = None,
         spread: float | None = None,
         horizon: float | None = None,
+        chunk: int | None = None,
     ):
+        check_chunk(chunk)
         reach = max(1.0, data.states * 6 / 256) if reach is None else reach
         spread = 2.0 * data.states if spread is None else spread
         positive(reach=reach, spread=spread)
@@ -37,6 +42,7 @@ class OrdinalChain(AbstractMatrixChain):
         self.data = data
         self.transitions = Transitions(matrix, horizon_of(matrix, horizon))
         self.stationary = jnp.asarray(law, jnp.result_type(float))
+        self.chunk = chunk
 
 
 def ordinal_rates(states: int, reach: float, spread: float) -> tuple[np.ndarray, np.ndarray]:

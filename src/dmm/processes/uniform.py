@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from .._checks import positive
 from ..spaces import Finite
-from .chain import Categorical, Chain
+from .chain import Categorical, Chain, check_chunk
 
 
 class UniformChain(Chain):
@@ -17,9 +17,11 @@ class UniformChain(Chain):
 
     data: Finite
     horizon: float = eqx.field(static=True, default=10.0)
+    chunk: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
         positive(horizon=self.horizon)
+        check_chunk(self.chunk)
 
     @property
     def space(self):

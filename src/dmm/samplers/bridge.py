@@ -4,7 +4,8 @@ import jax.numpy as jnp
 
 from ..processes import Chain, Reverse
 from ..processes.chain import Denoiser
-from ..processes.jump import draw_states
+from ..processes.coordinates import each
+from ..processes.jump import invert, uniforms
 from .base import Sampler, default_sampler
 
 
@@ -25,9 +26,13 @@ class Bridge(Sampler):
                 "sampler: Bridge needs a model that predicts data, as with PriorLogits(); with "
                 "another parameterisation pass sampler=dmm.Euler()"
             )
+
+        def draw(x, logits, u):
+            law = jnp.exp(logits - jnp.max(logits, -1, keepdims=True))
+            return invert(law, u).astype(x.dtype)
+
         logits = generative.score_fn.bridge(x, next_tau)
-        law = jnp.exp(logits - jnp.max(logits, -1, keepdims=True))
-        return draw_states(key, law).astype(x.dtype)
+        return each(draw, x, logits, uniforms(key, x.shape))
 
 
 @default_sampler.register(Chain)

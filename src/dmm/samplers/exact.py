@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..processes import AbsorbingChain, Jump, Process, Reverse
+from ..processes.coordinates import row_of, whole
 from ..processes.jump import draw_states
 from ..spaces import Finite
 from .base import Sampler
@@ -32,7 +33,7 @@ class Uniformisation(Sampler):
         points = _every_point(process.space)
 
         def exit_rate(tau, x):
-            return jnp.sum(at(tau).rates(x))
+            return jnp.sum(whole(at(tau).rates(x)))
 
         ends = jnp.stack([tau, next_tau])
         rates = jax.vmap(lambda t: jax.vmap(lambda y: exit_rate(t, y))(points))(ends)
@@ -47,7 +48,7 @@ class Uniformisation(Sampler):
             key, jump_key, pick_key, next_key = jax.random.split(key, 4)
             # In a batch, a draw that is done goes through the motions till the last is.
             process = at(tau + sign * jnp.minimum(elapsed, length))
-            rates, moves = process.rates(x).ravel(), process.moves(x)
+            rates, moves = whole(process.rates(x)).ravel(), process.moves(x)
             total = eqx.error_if(
                 jnp.sum(rates),
                 jnp.sum(rates) > bound,
@@ -90,9 +91,9 @@ class FirstHitting(Sampler):
         def event(carry):
             x, tau, key = carry
             key, where_key, what_key, fall_key = jax.random.split(key, 4)
-            law = at(tau).rates(x).reshape(x.size, -1)
-            which = draw_states(where_key, (x == base.mask).ravel().astype(law.dtype))
-            what = draw_states(what_key, law[which]).astype(x.dtype)
+            which = draw_states(where_key, (x == base.mask).ravel().astype(float))
+            law = row_of(at(tau).rates(x), x, which)
+            what = draw_states(what_key, law).astype(x.dtype)
             x = x.ravel().at[which].set(what).reshape(x.shape)
             return x, fall(tau, x, fall_key), key
 

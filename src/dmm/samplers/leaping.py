@@ -3,9 +3,12 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
+from jaxtyping import Array
 
 from ..processes import Jump, Process
-from ..processes.jump import draw_states, hop, pick
+from ..processes.coordinates import each, rowwise
+from ..processes.jump import draw_states, hop, pick, rates_of
 from ..spaces import Finite
 from .base import Sampler
 
@@ -19,22 +22,28 @@ class TauLeaping(Sampler):
 
     def step(self, key, at, x, tau, next_tau):
         process = _jumps(at(tau), self)
-        rates, moves = process.rates(x), process.moves(x)
-        number_key, key = jax.random.split(key)
-        total = jnp.sum(rates, -1) * jnp.abs(next_tau - tau)
-        number = jax.random.poisson(number_key, total)
+        space = process.space
+        sums = isinstance(space, Finite) and space.ordered
 
-        def jump(carry):
-            i, moved = carry
-            to = pick(moves, draw_states(jax.random.fold_in(key, i), rates))
-            return i + 1, moved + jnp.where(i < number, to - x, 0)
+        def leap(x, rates, key):
+            moves = process.moves(x)
+            number_key, key = jax.random.split(key)
+            total = jnp.sum(rates, -1) * jnp.abs(next_tau - tau)
+            number = jax.random.poisson(number_key, total)
 
-        # All jumps start from x, so their sum takes one draw of a move for each.
-        most = jnp.max(number)
-        _, moved = jax.lax.while_loop(lambda c: c[0] < most, jump, (0, jnp.zeros_like(x)))
-        if isinstance(process.space, Finite) and process.space.ordered:
-            return jnp.clip(x + moved, 0, process.space.states - 1)
-        return jnp.where(number == 1, x + moved, x)
+            def jump(carry):
+                i, moved = carry
+                to = pick(moves, draw_states(jax.random.fold_in(key, i), rates))
+                return i + 1, moved + jnp.where(i < number, to - x, 0)
+
+            # All jumps start from x, so their sum takes one draw of a move for each.
+            most = jnp.max(number)
+            _, moved = jax.lax.while_loop(lambda c: c[0] < most, jump, (0, jnp.zeros_like(x)))
+            if sums:
+                return jnp.clip(x + moved, 0, space.states - 1)
+            return jnp.where(number == 1, x + moved, x)
+
+        return each(leap, x, rates_of(process, x), key=key)
 
 
 class Trapezoidal(Sampler):
@@ -57,13 +66,18 @@ class Trapezoidal(Sampler):
         first_key, second_key = jax.random.split(key)
         process = _jumps(at(tau), self)
         h = jnp.abs(next_tau - tau)
-        rates = process.rates(x)
-        middle = hop(first_key, x, process.moves(x), rates, self.theta * h)
+        rates = rates_of(process, x)
+        middle = hop(first_key, process, x, rates, self.theta * h)
         ahead = _jumps(at(tau + self.theta * (next_tau - tau)), self)
         a = 1 / (2 * self.theta * (1 - self.theta))
-        before = jnp.where((middle == x)[..., None], rates, 0.0)
-        corrected = jnp.maximum(a * ahead.rates(middle) - (a - 1) * before, 0.0)
-        return hop(second_key, middle, ahead.moves(middle), corrected, (1 - self.theta) * h)
+        stayed = middle == x
+        corrected = rowwise(Partial(_corrected, a), stayed, rates, rates_of(ahead, middle))
+        return hop(second_key, ahead, middle, corrected, (1 - self.theta) * h)
+
+
+def _corrected(a: float, stayed: Array, before: Array, after: Array) -> Array:
+    before = jnp.where(stayed[..., None], before, 0.0)
+    return jnp.maximum(a * after - (a - 1) * before, 0.0)
 
 
 def _jumps(process: Process, sampler: Sampler) -> Jump:

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 
 from ..processes import AbsorbingChain, Process, ProductProcess, Reverse
-from ..processes.jump import draw_states, pick
+from ..processes.coordinates import each
+from ..processes.jump import invert, pick, uniforms
 from .base import Sampler
 
 
@@ -33,5 +34,9 @@ def _unmask(key, generative: Process, x):
         return tuple(_unmask(k, process, y) for k, process, y in parts)
     if not isinstance(generative, Reverse) or not isinstance(generative.base, AbsorbingChain):
         return x
-    drawn = pick(generative.moves(x), draw_states(key, generative.rates(x)))
-    return jnp.where(x == generative.base.mask, drawn, x)
+
+    def draw(x, rates, u):
+        drawn = pick(generative.moves(x), invert(rates, u))
+        return jnp.where(x == generative.base.mask, drawn, x)
+
+    return each(draw, x, generative.rates(x), uniforms(key, x.shape))
