@@ -78,8 +78,8 @@ class Report(NamedTuple):
 
     loss: Array
     gradient: Array
-    update: Array
     worst_tau: Array
+    weights: Array  # their norm after the last step: at each it would be a pass more over all
 
 
 def train(
@@ -217,11 +217,10 @@ def compile_advance(loss_fn: LossFn, source: Source, key: Key, settings: Setting
         params = optax.apply_updates(state.params, updates)
         decay = jnp.minimum(settings.ema, (1 + state.step) / (10 + state.step))
         average = jax.tree.map(lambda a, p: a + (1 - decay) * (p - a), state.average, params)
-        report = Report(mean, _norm(gradient), _norm(updates), worst_tau)
         state = state._replace(
             step=state.step + 1, params=params, average=average, optimiser=optimiser
         )
-        return state, report
+        return state, (mean, _norm(gradient), worst_tau)
 
     @functools.partial(jax.jit, static_argnums=2, donate_argnums=0)
     def advance(state: State, block, length: int):
@@ -235,8 +234,8 @@ def compile_advance(loss_fn: LossFn, source: Source, key: Key, settings: Setting
             ready = jax.vmap(prepare, (0, 0, None))(state.step + each, start + each, block)
             return jax.lax.scan(functools.partial(body, rest=rest), state, ready)
 
-        state, report = jax.lax.scan(several, state, jnp.arange(0, length, chunk))
-        return state, jax.tree.map(jnp.ravel, report)
+        state, each = jax.lax.scan(several, state, jnp.arange(0, length, chunk))
+        return state, Report(*map(jnp.ravel, each), _norm(state.params))
 
     return advance
 
@@ -287,10 +286,12 @@ def _validate(validation: tuple[LossFn, Arrays] | None, key: Key, settings: Sett
 def _read(unread: tuple[int, Report], metrics: Metrics, show) -> None:
     """Log a block's losses; stop at the first that is not finite."""
     start, report = unread
-    loss, gradient, update = map(np.asarray, report[:3])
-    bad = np.flatnonzero(~np.isfinite(loss + gradient + update))
+    loss, gradient = np.asarray(report.loss), np.asarray(report.gradient)
+    values = {"loss": loss, "gradient": gradient}
+    if np.isfinite(loss + gradient).all():  # then the last update alone can have gone wrong
+        values = {"update": np.append(np.zeros(len(loss) - 1), report.weights)}
+    bad = np.flatnonzero(~np.isfinite(sum(values.values())))
     if len(bad):
-        values = {"loss": loss, "gradient": gradient, "update": update}
         what = next(name for name, value in values.items() if not np.isfinite(value[bad[0]]))
         raise NonFiniteError(
             f"the {what} is not finite at step {start + bad[0]}, worst at τ = "
