@@ -1,5 +1,6 @@
 """Images in a folder or a zip file: more of them than fit in memory."""
 
+import copy
 import functools
 import itertools
 import os
@@ -54,17 +55,31 @@ class ImageFolder:
         at_least(1, size=size, workers=workers)
         self.path, self.size, self.enlarge, self.workers = path, size, enlarge, workers
         self._archive = open_archive(path)
-        self.names = self._archive.names
-        folders = [name.rpartition("/")[0] for name in self.names]
+        names = self._archive.names
+        folders = [name.rpartition("/")[0] for name in names]
         self.classes = tuple(sorted(set(folders)))
         numbers = {name: number for number, name in enumerate(self.classes)}
-        self.labels = np.asarray([numbers[name] for name in folders], np.int32)
+        self._hold(names, np.asarray([numbers[name] for name in folders], np.int32))
+
+    def _hold(self, names: list[str], labels: np.ndarray) -> None:
+        self.names, self.labels = names, labels
         self.skipped: dict[str, str] = {}  # those warned of: names, and why
         self._bad: dict[int, str] = {}  # those met by any thread
         self._told = 0
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def split(self, held_out: int) -> tuple["ImageFolder", "ImageFolder"]:
+        """All but so many images, evenly spread, and those: two folders of the same classes."""
+        n = len(self)
+        if not 0 < held_out < n:
+            raise ValueError(f"held_out: must be from 1 to {n - 1}, got {held_out}")
+        second = np.arange(held_out) * n // held_out
+        parts = copy.copy(self), copy.copy(self)
+        for part, rows in zip(parts, (np.delete(np.arange(n), second), second), strict=True):
+            part._hold([self.names[row] for row in rows], self.labels[rows])
+        return parts
 
     def batches(
         self,

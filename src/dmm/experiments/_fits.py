@@ -15,13 +15,21 @@ from ..datasets import Parts
 from ..runs import Run
 
 
-def timed_fit(run: Run, name: str, data: Any, **settings: Any) -> tuple[dmm.Model, float]:
+def timed_fit(
+    run: Run, name: str, data: Any, *, monitor: Callable | None = None, **settings: Any
+) -> tuple[dmm.Model, float]:
     """A model fitted in the run's folder of that name, and the seconds that a step of its training
-    took, compiling left out."""
-    ticks = [(time.perf_counter(), 0)]
+    took; compiling and the monitor are left out."""
+    ticks, watching = [(time.perf_counter(), 0)], 0.0
 
     def tick(step: int, model: dmm.Model) -> None:
-        ticks.append((time.perf_counter(), step))
+        nonlocal watching
+        jax.block_until_ready(model)
+        now = time.perf_counter()
+        ticks.append((now - watching, step))
+        if monitor:
+            monitor(step, model)
+            watching += time.perf_counter() - now
 
     model = dmm.fit(data, monitor=tick, run=run.folder(name), **settings)
     known = [line["pace"] for line in run.metrics() if line.get("fit") == name]

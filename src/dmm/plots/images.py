@@ -11,11 +11,13 @@ from .style import figure, styled
 
 
 @styled
-def image_grid(columns: Mapping[str, Any] | Sequence[Any], *, top: float | None = None) -> Figure:
+def image_grid(
+    columns: Mapping[str, Any] | Sequence[Any], *, top: float | None = None, side: float = 0.62
+) -> Figure:
     """Images side by side, a row an example: each column is (n, height, width[, 3]).
 
     Columns come with names, in a dict, or without. Values run from 0, black, to `top`, white: the
-    largest of all, unless given. NaN is shown as a gap, in a tint.
+    largest of all, unless given. NaN is shown as a gap, in a tint. An image is `side` inches wide.
     """
     given = columns if isinstance(columns, Mapping) else dict(enumerate(columns))
     arrays = {name: np.asarray(a, float) for name, a in named(given, "columns").items()}
@@ -28,7 +30,7 @@ def image_grid(columns: Mapping[str, Any] | Sequence[Any], *, top: float | None 
         )
     top = (max(np.nanmax(a) for a in arrays.values()) or 1.0) if top is None else top
     rows = len(next(iter(arrays.values())))
-    result, axes = figure(rows, len(arrays), size=(0.62, 0.62))
+    result, axes = figure(rows, len(arrays), size=(side, side))
     result.set_layout_engine("constrained", w_pad=0.01, h_pad=0.01, wspace=0.0, hspace=0.0)
     for j, (name, images) in enumerate(arrays.items()):
         for i, image in enumerate(images):
