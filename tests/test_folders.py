@@ -144,6 +144,23 @@ def test_a_zip_file_is_as_good_as_a_folder(few, tmp_path, method):
     assert_same(take(again.batches(batch_size=6), 6), take(folder.batches(batch_size=6), 6))
 
 
+def test_images_held_out(few):
+    """Evenly spread, in no batch of the others; classes stay as they were."""
+    folder = ImageFolder(few, size=SIZE)
+    train, held_out = folder.split(4)
+    assert held_out.names == [folder.names[row] for row in (0, 3, 6, 9)]
+    assert sorted(train.names + held_out.names) == folder.names
+    assert train.classes == held_out.classes == folder.classes
+    images, labels = held_out.arrays()
+    assert images[:, 0, 0, 0].tolist() == [0, 3, 6, 9]
+    assert labels.tolist() == [0, 0, 0, 1]
+    seen, _ = next(train.batches(batch_size=9, random_flip=False))
+    assert sorted(seen[:, 0, 0, 0].tolist()) == [1, 2, 4, 5, 7, 8, 10, 11, 12]
+    for number in (0, 13):
+        with pytest.raises(ValueError, match=r"^held_out: must be from 1 to 12"):
+            folder.split(number)
+
+
 @pytest.mark.filterwarnings("ignore:.*skipped 1 of 9")
 def test_hosts_share_out_the_rows_of_one_batch(wide):
     folder = ImageFolder(wide, size=SIZE)

@@ -27,7 +27,7 @@ from ._photographs import LEVELS, Photographs, encodings, photographs
 PRESETS = {
     "smoke": {
         "data": "waves", "size": 8, "factor": 2, "channels": 8, "multipliers": "1,2",
-        "attention": "1", "blocks": 1, "precision": "float32", "batch_size": 4, "steps": 4,
+        "attention": "1", "blocks": 1, "precision": "float32", "batch_size": 2, "steps": 4,
         "block": 2, "draws": 2, "test": 2, "few": 2, "sampling_steps": 2,
     },
     "laptop": {
@@ -105,6 +105,7 @@ def superres(
             warmup=min(5000, steps // 10),
             clip=1.0,
             ema=ema,
+            checkpoint_seconds=300.0,  # at full size each takes six gigabytes
             monitor=watch,
             **design(
                 size, shown.classes, batch_size,
