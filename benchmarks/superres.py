@@ -136,7 +136,7 @@ def main() -> None:
         "python": platform.python_version(),
         "jax": jax.__version__,
         "dmm": dmm.__version__,
-        "settings": vars(arguments),
+        "settings": {name: v for name, v in vars(arguments).items() if name != "json"},
     }
     started = time.perf_counter()
 
