@@ -79,7 +79,7 @@ def train(model: dmm.Model, source, arguments, tell) -> dmm.Model:
             if elapsed > arguments.seconds:
                 break
         waiting = report.loss
-    losses.extend(np.asarray(report.loss).tolist())
+    losses.extend(np.asarray(waiting).tolist())
     elapsed, share = time.perf_counter() - start, min(MEAN_OF, len(losses) // 2)
     pace = elapsed / max(len(losses) - size, 1)
     flops = superres.operations(model)
@@ -119,7 +119,7 @@ def sample(model: dmm.Model, shown, arguments, tell) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=500, help="of training")
     parser.add_argument("--seconds", type=float, default=150, help="no more training than that")
     parser.add_argument("--block", type=int, default=10, help="steps in a compiled call")
@@ -130,7 +130,8 @@ def main() -> None:
     parser.add_argument("--sampling-steps", type=int, default=100)
     parser.add_argument("--json", help="write the figures to this file")
     arguments = parser.parse_args()
-    arguments.steps -= arguments.steps % arguments.block
+    arguments.steps -= arguments.steps % arguments.block  # one length is compiled
+    arguments.steps = max(arguments.steps, arguments.block)
     figures: dict[str, Any] = {
         "device": jax.devices()[0].device_kind,
         "python": platform.python_version(),

@@ -20,6 +20,7 @@ from dmm.diagnostics import bicubic, consistency, diversity, psnr, sharpness, ss
 from dmm.plots import figure, image_grid
 
 from ..runs import Run, Table
+from ._anchored import Anchored
 from ._costs import peak_memory, products
 from ._fits import timed_fit
 from ._photographs import LEVELS, Photographs, encodings, photographs
@@ -105,7 +106,7 @@ def superres(
             warmup=min(5000, steps // 10),
             clip=1.0,
             ema=ema,
-            checkpoint_seconds=300.0,  # at full size each takes six gigabytes
+            checkpoint_seconds=120.0,  # at full size each has six gigabytes
             monitor=watch,
             **design(
                 size, shown.classes, batch_size,
@@ -124,7 +125,7 @@ def superres(
     judged += [*spread(drawn, shown.test)]
     judged += [*scores(drawn.mean(1), shown.test, small, f"the mean of {draws}")]
     judged += [*scores(cubic, shown.test, small, "bicubic")]
-    return [*judged, *costs(model, pace, steps, batch_size, watch.memory)]
+    return [*judged, *costs(run, model, pace, steps, batch_size)]
 
 
 def design(
@@ -141,12 +142,13 @@ def design(
 
     def make(key, *shapes):
         relaxation = process.horizon / 10
-        network_of = functools.partial(
+        upsampler = functools.partial(
             dmm.Upsampler, relaxation=relaxation, dtype=jnp.dtype(precision), **network
         )
         if weights is None:
-            return network_of(key, *shapes)
-        return dmm.load_published(eqx.filter_eval_shape(network_of, key, *shapes), weights)
+            return Anchored(upsampler(key, *shapes), relaxation)
+        shapes_alone = eqx.filter_eval_shape(upsampler, key, *shapes)
+        return Anchored(dmm.load_published(shapes_alone, weights), relaxation)
 
     encoded = encodings(classes)
     return {"process": process, "schedule": schedule, "network": make, "observations": encoded}
@@ -172,11 +174,12 @@ class Watch:
 
     def __init__(self, run: Run, shown: Photographs, every: int, **sampling: Any):
         self.run, self.shown, self.every, self.sampling = run, shown, every, sampling
-        self.last, self.memory = 0, None
+        self.last = 0
 
     def __call__(self, step: int, model: dmm.Model) -> None:
-        if self.memory is None:  # before there are samples: of training alone
-            self.memory = peak_memory()
+        memory = peak_memory()
+        if self.last == 0 and memory is not None:  # before there are samples: of training alone
+            self.run.log(step=step, memory=memory)
         if step - self.last < self.every:
             return
         self.last = step
@@ -211,9 +214,7 @@ def spread(drawn: np.ndarray, truth: np.ndarray) -> Iterator[dict]:
     yield {"quantity": CALIBRATION, "of": "samples", "value": (variance / distance) ** 0.5}
 
 
-def costs(
-    model: dmm.Model, pace: float, steps: int, batch_size: int, memory: float | None
-) -> Iterator[dict]:
+def costs(run: Run, model: dmm.Model, pace: float, steps: int, batch_size: int) -> Iterator[dict]:
     """Rows of the table: size and speed. A gradient takes twice the operations of its function."""
     found = {
         "weights (millions)": weights_of(model) / 1e6,
@@ -224,8 +225,9 @@ def costs(
             3e-12 * batch_size * operations(model) / pace
         ),
     }
-    if memory is not None:
-        found["most memory held (GB)"] = memory / 1e9
+    held = [row["memory"] for row in run.metrics() if "memory" in row]
+    if held:
+        found["most memory held (GB)"] = max(held) / 1e9
     for quantity, value in found.items():
         yield {"quantity": quantity, "of": "training", "value": value}
 
