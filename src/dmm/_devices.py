@@ -34,6 +34,12 @@ def place(leaf: Any, sharding: NamedSharding) -> Any:
     return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
 
 
+def over(devices: Sequence[Any], axis: int | None, tree: Any) -> Any:
+    """A tree's arrays cut along an axis over some devices, or copied to them."""
+    sharding = along(mesh_of(devices), axis)
+    return jax.tree.map(lambda leaf: place(leaf, sharding), tree)
+
+
 def home(tree: Any) -> Any:
     """Arrays that every device has a copy of, or all of which are here, as any other array is.
 

@@ -12,6 +12,7 @@ import numpy as np
 from .._checks import finite, numbers
 from .._types import Given, Key, Point
 from ..spaces import Space
+from . import hosts
 from .devices import Layout
 
 
@@ -123,7 +124,7 @@ class Stream(Source):
     To resume is to call `batches` with a later step, so make it give the same batches then.
     `preview()` is a batch of that shape to take units and encodings from: the first, if left out.
     A run is continued only by a stream with the same `identity`, which may say where the data come
-    from. Of several processes, each gives its own rows of a batch.
+    from. Of several processes, each iterates over its own rows of batches; `preview()` is whole.
     """
 
     def __init__(
@@ -158,7 +159,7 @@ class Stream(Source):
         return self._identity
 
     def preview(self, key):
-        first = self._preview() if self._preview else next(self._from(0), None)
+        first = self._preview() if self._preview else hosts.joined(next(self._from(0), None))
         return self._read(first, 0)
 
     def block(self, step, length):

@@ -137,8 +137,6 @@ def fit(
 
     preview_key, split_key, network_key, train_key = jax.random.split(key, 4)
     preview = source.preview(preview_key)
-    if isinstance(source, Stream):  # of which each process has its own rows
-        preview = hosts.from_first(preview)
     if isinstance(source, Simulator):
         preview = check_examples(noising.data, preview)
     in_arrays = isinstance(source, Arrays)
@@ -163,7 +161,9 @@ def fit(
     model = _with_network(model, network, network_key, preview)
 
     if isinstance(source, Stream):
-        source = source.checked(_batch_check(noising.data, preview, model.observations))
+        # Of a batch each process has its own rows.
+        own = jax.tree.map(lambda leaf: leaf[: len(leaf) // layout.hosts], preview)
+        source = source.checked(_batch_check(noising.data, own, model.observations))
 
     checkpoints = None
     if run is not None:
@@ -382,7 +382,7 @@ def _check_batch(settings: Settings, layout: Layout, source: Source, preview: Ex
     """Refuse batches that do not divide; a stream's are as large as they come."""
     name, rows = "batch_size", settings.batch_size
     if isinstance(source, Stream):
-        name, rows = "data", len(jax.tree.leaves(preview.x)[0]) * layout.hosts
+        name, rows = "data", len(jax.tree.leaves(preview.x)[0])
     layout.check_batch(name, rows, settings.accumulate)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from .._checks import at_least, positive
 
 # A process that is not heard of for so long is taken for dead, and the others stop.
-HEARTBEAT_SECONDS = 30
+HEARTBEAT_SECONDS = 20
 NEVER = 10**6
 
 
@@ -40,6 +40,7 @@ def distribute(
     if jax.distributed.is_initialized():
         raise ValueError("distribute: was called before; once in each process is enough")
     who = "the coordinator" if coordinator is None else f"the coordinator {coordinator}"
+    local = coordinator is not None and coordinator.startswith(("127.", "localhost:"))
     failed: list[BaseException] = []
 
     def connect():
@@ -50,6 +51,7 @@ def distribute(
                 process,
                 cluster_detection_method=None if coordinator is None else "deactivate",
                 initialization_timeout=NEVER,
+                coordinator_bind_address=coordinator if local else None,
                 heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
                 shutdown_timeout_seconds=2 * HEARTBEAT_SECONDS,
             )
@@ -104,6 +106,15 @@ def from_first(value: Any) -> Any:
     from jax.experimental.multihost_utils import broadcast_one_to_all
 
     return jax.tree.map(np.asarray, broadcast_one_to_all(value))
+
+
+def joined(rows: Any) -> Any:
+    """The rows of all processes, one after the other."""
+    if not several():
+        return rows
+    from jax.experimental.multihost_utils import process_allgather
+
+    return process_allgather(rows, tiled=True)
 
 
 def lost(error: Exception) -> HostsError:
