@@ -100,12 +100,18 @@ def agree(text: str, what: str) -> None:
 
 
 def from_first(value: Any) -> Any:
-    """Process 0's value, on all of them; arrays as host arrays."""
+    """Process 0's arrays, on all of them."""
     if not several():
         return value
     from jax.experimental.multihost_utils import broadcast_one_to_all
 
     return jax.tree.map(np.asarray, broadcast_one_to_all(value))
+
+
+def text_from_first(text: str) -> str:
+    """Process 0's text, on all of them."""
+    padded = np.frombuffer(text.encode().ljust(4096), np.uint8)
+    return from_first(padded).tobytes().decode().rstrip()
 
 
 def joined(rows: Any) -> Any:

@@ -20,7 +20,7 @@ from .._types import Key
 from . import ahead, hosts
 from .checkpoints import Checkpoints
 from .costs import Tracing, meter
-from .data import Arrays, Example, Source
+from .data import Arrays, Example, Source, Stream
 from .devices import Layout
 from .metrics import Metrics
 
@@ -125,7 +125,10 @@ def train(
     def measured(state, block):
         loss, at = loss_of_step(loss_fn, source, train_key, settings, layout), state.step
         args = state.params, at, at, at, block
-        return meter(settings.batch_size, layout.size, settings.accumulate, loss, *args)
+        rows = settings.batch_size
+        if isinstance(source, Stream):
+            rows = jax.tree.leaves(block)[0].shape[1]
+        return meter(rows, layout.size, settings.accumulate, loss, *args)
 
     step, validated, stale = int(state.step), int(state.validated), int(state.stale)
     saved, unread = time.monotonic(), None
