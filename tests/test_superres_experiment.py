@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import dmm
 from dmm import experiments
 from dmm.datasets import downsample
 from dmm.experiments import superres
-from dmm.experiments._anchored import Anchored
 from dmm.experiments._costs import products
 from dmm.experiments._photographs import InMemory, encodings, photographs, waves
 
@@ -44,24 +42,6 @@ def test_small_images_enter_as_they_are():
     encoded = encodings(4).encode(given)
     np.testing.assert_array_equal(encoded["small"], given["small"])
     assert encoded["label"].tolist() == [0, 0, 1, 0]
-
-
-class Silent(dmm.networks.Stochastic):
-    """A network that has learned nothing."""
-
-    def __call__(self, inputs, tau, given=None, present=1.0, key=None):
-        return jnp.zeros((*inputs.shape, 2))
-
-
-def test_the_place_starts_from_the_small_image():
-    """At the horizon wholly; at time 0, where x itself is the place, not at all; nor if hidden."""
-    network, given = Anchored(Silent(), relaxation=2.0), {"small": jnp.full((4, 4, 3), 0.5)}
-    point = jnp.zeros((8, 8, 3))
-    for tau, place in ((0.0, 0.0), (2 * np.log(2), 0.25), (40.0, 0.5)):
-        output = network(point, tau, given)
-        np.testing.assert_allclose(output[..., 0], place, atol=1e-6)
-        np.testing.assert_array_equal(output[..., 1], 0)
-    np.testing.assert_array_equal(network(point, 40.0, given, present=0.0), 0)
 
 
 def test_own_photographs_have_the_classes_of_their_folders(tmp_path):

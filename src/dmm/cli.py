@@ -1,11 +1,14 @@
 """The command line, `dmm`. It imports JAX only when an experiment or a model needs it."""
 
 import contextlib
+import dataclasses
 import inspect
 import os
+import sys
 import types
 import typing
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -67,6 +70,33 @@ _OPTIONS: dict[str, Any] = {
 }
 _Out = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
 _RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]
+# How to run, apart from what: options of `run` and `resume`.
+_Coordinator = Annotated[
+    str | None,
+    typer.Option(
+        envvar="DMM_COORDINATOR",
+        rich_help_panel="Scale",
+        help="One of several processes: host:port of the first; or `auto`, from the cluster.",
+    ),
+]
+_Processes = Annotated[
+    int | None,
+    typer.Option(envvar="DMM_PROCESSES", rich_help_panel="Scale", help="How many there are."),
+]
+_Process = Annotated[
+    int | None,
+    typer.Option(envvar="DMM_PROCESS", rich_help_panel="Scale", help="Which this is, from 0."),
+]
+_Profile = Annotated[
+    Path | None,
+    typer.Option(rich_help_panel="Scale", help="Folder for a profiler's trace of some steps."),
+]
+_SCALE = {
+    "coordinator": _Coordinator,
+    "processes": _Processes,
+    "process": _Process,
+    "profile": _Profile,
+}
 
 app = typer.Typer(cls=_Commands, no_args_is_help=True, **_OPTIONS)
 app.add_typer(
@@ -110,14 +140,22 @@ def demo(out: _Out = Path("runs")) -> None:
 
 
 @app.command()
-def resume(run: _RunFolder) -> None:
+def resume(
+    run: _RunFolder,
+    coordinator: _Coordinator = None,
+    processes: _Processes = None,
+    process: _Process = None,
+    profile: _Profile = None,
+) -> None:
     """Go on with an interrupted run."""
-    opened = Run.open(run)
+    _join(coordinator, processes, process, profile)
+    opened = _shared(lambda: Run.open(run))
     if not opened.finished:
         _execute(opened)
         return
-    _say(f"{run} is finished")
-    report.write(opened)
+    if opened.writes:
+        _say(f"{run} is finished")
+        report.write(opened)
     _show(opened)
 
 
@@ -161,19 +199,26 @@ def report_(runs: Annotated[list[Path], typer.Argument(metavar="RUN...")]) -> No
 
 def main() -> None:
     """The entry point."""
-    app(prog_name="dmm")
+    try:
+        app(prog_name="dmm")
+    except SystemExit as end:
+        if end.code and _one_of_several():
+            os._exit(1)  # JAX would wait for the others, of whom one may be gone
+        raise
 
 
 def _experiment_command(experiment: Experiment) -> Any:
     """A command whose options are the experiment's settings."""
 
     def command(ctx: typer.Context, preset: str, out: Path, **settings: Any) -> None:
+        _join(**{name: settings.pop(name) for name in _SCALE})
         explicit = {
             name: value
             for name, value in settings.items()
             if (source := ctx.get_parameter_source(name)) and source.name != "DEFAULT"
         }
-        _execute(experiments.start(experiment.name, preset=preset, root=out, settings=explicit))
+        options = {"preset": preset, "root": out, "settings": explicit}
+        _execute(_shared(lambda: experiments.start(experiment.name, **options)))
 
     hints = typing.get_type_hints(experiment.function)
     preset = typer.Option(help="A set of settings; the options below beat it.")
@@ -185,6 +230,7 @@ def _experiment_command(experiment: Experiment) -> Any:
             experiments.DEFAULT_PRESET,
         ),
         _parameter("out", _Out, Path("runs")),
+        *(_parameter(name, annotation, None) for name, annotation in _SCALE.items()),
     ]
     for name, default in experiment.defaults.items():
         values = [f"{preset} {value}" for preset, value in experiment.presets_of(name).items()]
@@ -216,7 +262,8 @@ def _option(hint: Any, default: Any, help: str) -> Any:
 
 
 def _execute(run: Run) -> None:
-    _say(f"run     {run.path}")
+    if run.writes:
+        _say(f"run     {run.path}")
     try:
         experiments.execute(run)
     except KeyboardInterrupt:
@@ -224,7 +271,38 @@ def _execute(run: Run) -> None:
     _show(run)
 
 
+def _join(
+    coordinator: str | None, processes: int | None, process: int | None, profile: Path | None
+) -> None:
+    """Be one of several processes, if so asked; before JAX looks for devices."""
+    if profile is not None:
+        os.environ["DMM_PROFILE"] = str(profile)
+    if coordinator is not None:
+        from .training.hosts import distribute
+
+        distribute(*((coordinator, processes, process) if coordinator != "auto" else ()))
+    elif (processes, process) != (None, None):
+        raise RunError("--processes, --process: give --coordinator HOST:PORT too, or auto")
+
+
+def _shared(make: Callable[[], Run]) -> Run:
+    """A run that the first process makes or finds, for all of them."""
+    if not _one_of_several():
+        return make()
+    from .training import hosts
+
+    run = make() if hosts.first() else None
+    path = hosts.text_from_first("" if run is None else str(run.path.absolute()))
+    return run or dataclasses.replace(Run.open(path), writes=False)
+
+
+def _one_of_several() -> bool:
+    return "jax" in sys.modules and sys.modules["jax"].distributed.is_initialized()
+
+
 def _show(run: Run) -> None:
+    if not run.writes:
+        return
     results = run.results
     rows: Table = results["table"] if results else []
     table = RichTable(title=f"{run.experiment} ({run.preset})", title_justify="left")

@@ -1,8 +1,6 @@
 """The façade: a process, its schedule, and a network that knows its score."""
 
 import os
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -12,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from . import storage
+from ._batches import batched
 from ._checks import at_least, instance, numbers
-from ._progress import track
 from ._types import Given, Key, Point, Score, Time
 from .learned import Learned
 from .likelihood import elbo, flow_log_likelihood, unexplained
@@ -105,10 +103,11 @@ class Model(eqx.Module):
         count = counts.pop() if counts else 1
         keys = jax.random.split(key, count * n)
         which = jnp.repeat(jnp.arange(count), n)
-        points = _batched(
-            lambda keys, which: _sample(
-                self, settings, keys, which, (given, several), (hint, several_known)
+        points = batched(
+            lambda shared, *args: _sample(
+                shared[0], settings, *args, (shared[1], several), (shared[2], several_known)
             ),
+            (self, given, hint),
             (keys, which),
             batch_size,
             "sampling",
@@ -137,8 +136,12 @@ class Model(eqx.Module):
             few = jax.tree.map(lambda leaf: leaf[:pilots], (x, given))
             share = _share(self, process, jax.random.split(pilot_key, pilots), *few)
         args = (jax.random.split(key, n), x, given)
-        return _batched(
-            lambda *args: _elbo(self, process, draws, share, *args), args, batch_size, "bound"
+        return batched(
+            lambda shared, *args: _elbo(shared[0], shared[0].process, draws, shared[1], *args),
+            (self, share),
+            args,
+            batch_size,
+            "bound",
         )
 
     def log_likelihood(
@@ -169,8 +172,12 @@ class Model(eqx.Module):
         keys = jax.random.split(check_key(jax.random.key(0) if key is None else key), n)
         steps = steps or (400 if lifts else 100)
         settings, args = (steps, probe, draws if lifts else 1), (keys, x, given)
-        return _batched(
-            lambda *args: _log_likelihood(self, settings, *args), args, batch_size, "likelihood"
+        return batched(
+            lambda model, *args: _log_likelihood(model, settings, *args),
+            self,
+            args,
+            batch_size,
+            "likelihood",
         )
 
     def save(self, path: str | os.PathLike) -> None:
@@ -354,34 +361,6 @@ def _log_likelihood(model: Model, settings: tuple, keys, x, given):
         return jax.nn.logsumexp(logs) - jnp.log(draws) + model.units.log_volume()
 
     return jax.vmap(one)(keys, x, given)
-
-
-def _batched(f: Callable, args: Any, batch_size: int, label: str) -> Any:
-    """f over stacked arguments, a batch at a time, all batches of one size."""
-    n = len(jax.tree.leaves(args)[0])
-    size = min(n, batch_size)
-    starts = list(range(0, n, size))
-
-    def part(start):
-        # The last batch is filled up with the first rows, so that it compiles to the same code.
-        rows = jnp.arange(start, start + size) % n
-        return f(*jax.tree.map(lambda leaf: leaf[rows], args))
-
-    parts = [part(start) for start in track(starts, label)]
-    values = jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:n], *parts)
-    _warn_of_non_finite(values, label)
-    return values
-
-
-def _warn_of_non_finite(values: Any, label: str) -> None:
-    leaves = [leaf for leaf in jax.tree.leaves(values) if not isinstance(leaf, jax.core.Tracer)]
-    bad = sum(int(jnp.sum(~jnp.isfinite(leaf))) for leaf in leaves)
-    if bad:
-        warnings.warn(
-            f"{label}: {bad} of {sum(leaf.size for leaf in leaves)} numbers are not finite; the "
-            "score is wild far from the data it was learned from: try more `steps`",
-            stacklevel=4,
-        )
 
 
 def check_key(key: Key) -> Key:

@@ -50,6 +50,7 @@ class Run:
     about: str  # the experiment's description, for the report
     created: str  # ISO 8601
     version: str  # of the dmm that made it
+    writes: bool = True  # of several processes, one does
 
     @staticmethod
     def create(
@@ -129,11 +130,15 @@ class Run:
 
     def begin(self) -> None:
         """Note that the run starts, or starts again."""
+        if not self.writes:
+            return
         record = _read_json(self.path / SETTINGS)
         _write_json(self.path / SETTINGS, record | {"starts": [*self.starts, _now()]})
 
     def log(self, **values: Any) -> None:
         """Append one line to metrics.jsonl."""
+        if not self.writes:
+            return
         line = json.dumps(_plain(values), allow_nan=False) + "\n"
         with open(self.path / METRICS, "ab+") as file:
             if file.tell():
@@ -162,25 +167,30 @@ class Run:
         """Save a Matplotlib figure as figures/<name>.png."""
         _check_name(name)
         path = _made(self.path / FIGURES) / f"{name}.png"
-        with atomic(path) as file:
-            figure.savefig(file, format="png", dpi=150)
+        if self.writes:
+            with atomic(path) as file:
+                figure.savefig(file, format="png", dpi=150)
         return path
 
     def save_samples(self, name: str, samples: Any) -> Path:
         """Save an array, or a tuple of arrays, as samples/<name>.npz."""
         _check_name(name)
-        return write_samples(_made(self.path / SAMPLES) / f"{name}.npz", samples)
+        path = _made(self.path / SAMPLES) / f"{name}.npz"
+        return write_samples(path, samples) if self.writes else path
 
     def save_text(self, name: str, text: str) -> Path:
         """Save text as samples/<name>.txt; the report shows it."""
         _check_name(name)
         path = _made(self.path / SAMPLES) / f"{name}.txt"
-        with atomic(path) as file:
-            file.write(text.encode())
+        if self.writes:
+            with atomic(path) as file:
+                file.write(text.encode())
         return path
 
     def finish(self, table: Sequence[Mapping[str, Any]], seconds: float) -> None:
         """Write results.json. `seconds` is the time since the last start."""
+        if not self.writes:
+            return
         results = {
             "table": list(table),
             "seconds": seconds,

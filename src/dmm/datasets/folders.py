@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import hashlib
 import itertools
 import os
 import warnings
@@ -134,18 +135,21 @@ class ImageFolder:
         transform = transform or (Example if len(self.classes) > 1 else lambda images, _: images)
         first = functools.partial(self.batches, batch_size=batch_size, **options)
         first()  # checks the options
-        rows = batch_size // options.get("of", 1)
+        drawn = {"seed": 0, "random_crop": True, "random_flip": True}
+        drawn |= {name: options[name] for name in drawn if name in options}
+        kind = self.size, self.enlarge, batch_size, drawn
+        names = hashlib.sha256("\n".join(self.names).encode()).hexdigest()
 
         def batches(step: int) -> Iterator[Any]:
             return itertools.starmap(transform, first(step))
 
         def preview() -> Any:
-            indices = np.linspace(0, len(self) - 1, rows).astype(int)
+            indices = np.linspace(0, len(self) - 1, batch_size).astype(int)
             images, labels = next(self._decoded(iter([_plain(indices)]), 0))
             labels[-1] = len(self.classes) - 1  # labels are counted by the greatest
             return transform(images, labels)
 
-        return Stream(batches, preview=preview)
+        return Stream(batches, preview=preview, identity=f"{names} {kind}")
 
     def arrays(self, limit: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Bytes (n, size, size, 3) and labels (n,) of all images, or of `limit` evenly spread.

@@ -128,7 +128,8 @@ def execute(run: Run) -> Table:
     started = time.perf_counter()
     table = experiment.function(run, **run.settings)
     run.finish(table, time.perf_counter() - started)
-    write(run)
+    if run.writes:
+        write(run)
     return table
 
 

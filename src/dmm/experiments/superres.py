@@ -20,7 +20,6 @@ from dmm.diagnostics import bicubic, consistency, diversity, psnr, sharpness, ss
 from dmm.plots import figure, image_grid
 
 from ..runs import Run, Table
-from ._anchored import Anchored
 from ._costs import peak_memory, products
 from ._fits import timed_fit
 from ._photographs import LEVELS, Photographs, encodings, photographs
@@ -142,13 +141,12 @@ def design(
 
     def make(key, *shapes):
         relaxation = process.horizon / 10
-        upsampler = functools.partial(
+        network_of = functools.partial(
             dmm.Upsampler, relaxation=relaxation, dtype=jnp.dtype(precision), **network
         )
         if weights is None:
-            return Anchored(upsampler(key, *shapes), relaxation)
-        shapes_alone = eqx.filter_eval_shape(upsampler, key, *shapes)
-        return Anchored(dmm.load_published(shapes_alone, weights), relaxation)
+            return network_of(key, *shapes)
+        return dmm.load_published(eqx.filter_eval_shape(network_of, key, *shapes), weights)
 
     encoded = encodings(classes)
     return {"process": process, "schedule": schedule, "network": make, "observations": encoded}

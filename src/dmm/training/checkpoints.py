@@ -4,7 +4,11 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+import jax
+
+from . import hosts
 
 
 class Checkpoints:
@@ -12,6 +16,9 @@ class Checkpoints:
 
     A state holds the best weights beside the last, so both survive. `settings` identifies the
     fit: a folder that holds another one is refused rather than continued.
+
+    All processes of a run write their share of a state to the same folder; it can be read by any
+    number of them, on any number of devices.
     """
 
     def __init__(self, folder: str | os.PathLike, settings: dict[str, Any]):
@@ -23,6 +30,7 @@ class Checkpoints:
             raise ValueError(
                 f"run: cannot write to {self.folder} ({error.strerror}); choose another folder"
             ) from error
+        hosts.agree(json.dumps(settings), "run")
         import orbax.checkpoint as ocp
 
         logging.getLogger("absl").setLevel(logging.ERROR)
@@ -35,7 +43,8 @@ class Checkpoints:
     def _claim(self, settings: dict[str, Any]) -> None:
         path = self.folder / "fit.json"
         if not path.exists():
-            scratch = path.with_suffix(".tmp")
+            # Several processes may get here at once; they write the same.
+            scratch = path.with_suffix(f".{jax.process_index()}.tmp")
             scratch.write_text(json.dumps(settings, indent=1))
             os.replace(scratch, path)
             return
@@ -61,6 +70,7 @@ class Checkpoints:
         step = self._manager.latest_step()
         if step is None:
             return None
+        self._check_shapes(step, like)
         try:
             return self._manager.restore(step, args=self._ocp.args.StandardRestore(like))
         except Exception as error:  # Orbax and TensorStore raise many kinds, at length
@@ -68,6 +78,30 @@ class Checkpoints:
                 f"run: {self.folder}/checkpoints/{step} cannot be read ({type(error).__name__}); "
                 "delete that folder to go on from the checkpoint before"
             ) from error
+
+    def _check_shapes(self, step: int, like: Any) -> None:
+        """Refuse weights of another network, or what another optimiser left."""
+        try:
+            found = self._manager.item_metadata(step).tree
+        except Exception:  # `restore` says what is wrong with the checkpoint
+            return
+        shapes = [_shapes(tree) for tree in (found, self._ocp.utils.serialize_tree(like))]
+        other = [
+            name for name in {**shapes[0], **shapes[1]} if len({s.get(name) for s in shapes}) > 1
+        ]
+        if other:
+            was, now = (s.get(other[0], "nothing") for s in shapes)
+            raise ValueError(
+                f"run: {self.folder}/checkpoints/{step} is of another network or optimiser: "
+                f"{other[0]} has shape {was} there and {now} here; choose another folder"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, *_) -> None:
+        if kind is None or not issubclass(kind, hosts.HostsError):
+            self.close()  # with a process gone, this would wait for it
 
     def save(self, step: int, state: Any) -> None:
         """Save a state; returns once it is copied off the device."""
@@ -78,3 +112,8 @@ class Checkpoints:
         """Wait for what is being written."""
         self._manager.wait_until_finished()
         self._manager.close()
+
+
+def _shapes(tree: Any) -> dict[str, tuple]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): tuple(leaf.shape) for path, leaf in leaves}

@@ -12,6 +12,8 @@ import numpy as np
 from .._checks import finite, numbers
 from .._types import Given, Key, Point
 from ..spaces import Space
+from . import hosts
+from .devices import Layout
 
 
 class Example(NamedTuple):
@@ -41,6 +43,14 @@ class Source(abc.ABC):
     def batch(self, block: Any, index: jax.Array, key: Key, n: int) -> Example:
         """The batch of n examples of step number `index` of a block; traced."""
 
+    @abc.abstractmethod
+    def placed(self, layout: Layout) -> "Source":
+        """The source whose blocks are where the layout wants them."""
+
+    @abc.abstractmethod
+    def identity(self) -> str:
+        """What tells it from others of its kind, so that a run goes on with the same."""
+
 
 class Arrays(Source):
     """Examples in memory, drawn with replacement."""
@@ -60,6 +70,12 @@ class Arrays(Source):
     def batch(self, block, index, key, n):
         rows = jax.random.randint(key, (n,), 0, len(self))
         return jax.tree.map(lambda leaf: leaf[rows], block)
+
+    def placed(self, layout):
+        return Arrays(layout.copies(self.examples))
+
+    def identity(self):
+        return ""
 
     def split(self, key: Key, share: float) -> tuple["Arrays", "Arrays"]:
         """Two disjoint random parts, the second with that share of the examples."""
@@ -94,6 +110,12 @@ class Simulator(Source):
     def batch(self, block, index, key, n):
         return jax.vmap(self._example)(jax.random.split(key, n))
 
+    def placed(self, layout):
+        return self
+
+    def identity(self):
+        return ""
+
 
 class Stream(Source):
     """Host batches for data that does not fit: `batches(step)` iterates from that step on.
@@ -101,6 +123,8 @@ class Stream(Source):
     Each item is the batch of one step, stacked points or an `Example` of them, all of one shape.
     To resume is to call `batches` with a later step, so make it give the same batches then.
     `preview()` is a batch of that shape to take units and encodings from: the first, if left out.
+    A run is continued only by a stream with the same `identity`, which may say where the data come
+    from. Of several processes, each iterates over its own rows of batches; `preview()` is whole.
     """
 
     def __init__(
@@ -108,24 +132,34 @@ class Stream(Source):
         batches: Callable[[int], Iterator[Any]],
         *,
         preview: Callable[[], Any] | None = None,
+        identity: str = "",
     ):
         if not callable(batches):
             raise ValueError("batches: expected a function of a step that returns an iterator")
         if preview is not None and not callable(preview):
             raise ValueError("preview: expected a function that returns a batch")
         self.batches = batches
-        self._preview = preview
+        self._preview, self._identity = preview, identity
+        self._layout = Layout()
         self._next: tuple[int, Iterator[Any]] | None = None
         self._check: Callable[[Example, int], Example] = lambda example, step: example
 
     def checked(self, check: Callable[[Example, int], Example]) -> "Stream":
         """The stream with every batch passed through a check, which is told the step."""
-        stream = Stream(self.batches, preview=self._preview)
+        stream = self._copy()
         stream._check = check
         return stream
 
+    def placed(self, layout):
+        stream = self._copy()
+        stream._layout = layout
+        return stream
+
+    def identity(self):
+        return self._identity
+
     def preview(self, key):
-        first = self._preview() if self._preview else next(self._from(0), None)
+        first = self._preview() if self._preview else hosts.joined(next(self._from(0), None))
         return self._read(first, 0)
 
     def block(self, step, length):
@@ -140,10 +174,15 @@ class Stream(Source):
         self._next = (step + length, self._next[1])
         with jax.default_device(_host()):  # to check, and to stack: else there and back again
             examples = [_narrow(self._read(b, step + i), b) for i, b in enumerate(taken)]
-        return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *examples)
+        return self._layout.rows(jax.tree.map(lambda *leaves: np.stack(leaves), *examples))
 
     def batch(self, block, index, key, n):
         return jax.tree.map(lambda leaf: _widen(leaf[index]), block)
+
+    def _copy(self) -> "Stream":
+        stream = Stream(self.batches, preview=self._preview, identity=self._identity)
+        stream._check, stream._layout = self._check, self._layout
+        return stream
 
     def _from(self, step: int) -> Iterator[Any]:
         return iter(self.batches(step))

@@ -2,17 +2,14 @@
 
 import dataclasses
 import functools
-import hashlib
 import os
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from .._checks import at_least, instance, positive, share
@@ -33,8 +30,13 @@ from ..processes import (
 )
 from ..schedules import Geometric, Schedule, default_schedule, likelihood_weighting
 from ..spaces import Space, Units, default_units
+from . import hosts
 from .checkpoints import Checkpoints
+from .costs import profiled
 from .data import Arrays, Example, Simulator, Source, Stream, check_examples
+from .devices import Layout
+from .devices import layout as layout_of
+from .identity import classes_of, digest, identity_of, name_of
 from .loop import Losses, LossFn, Settings, has_many_leaves, train
 
 
@@ -68,6 +70,10 @@ def fit(
     checkpoint_seconds: float = 30.0,
     monitor: Callable[[int, Model], None] | None = None,
     block: int | None = None,
+    devices: int | Sequence[jax.Device] | None = None,
+    shard_weights: bool = False,
+    accumulate: int = 1,
+    profile: str | os.PathLike | None = None,
     progress: bool | None = None,
 ) -> Model:
     """Fit a denoising Markov model.
@@ -94,11 +100,17 @@ def fit(
 
     **Runs**: with a folder `run`, training can be killed at any moment and called again to go on,
     to the same bits; the finished model is kept there as `model.dmm`.
+
+    **Scale**: a batch is shared among all `devices` (a number or a list of them takes fewer), and
+    those of all processes after `distribute`; with `shard_weights` the weights, their averages and
+    what the optimiser keeps are too. With `accumulate` > 1 a batch is taken in so many parts, one
+    after the other. None of this changes what is learned but by rounding. A profiler's trace of
+    some steps is left in the folder `profile`.
     """
     key = check_key(key)
     positive(learning_rate=learning_rate, clip=clip)
     at_least(0, warmup=0 if warmup is None else warmup)
-    at_least(1, noisings=noisings)
+    at_least(1, noisings=noisings, accumulate=accumulate)
     share(drop_given=drop_given, validation=validation, ema=ema)
     instance(Schedule, "dmm.Cosine()", schedule=schedule, times=times)
     instance(Parameterisation, "dmm.Preconditioned()", parameterisation=parameterisation)
@@ -115,7 +127,10 @@ def fit(
         block=(10 if isinstance(source, Stream) else 100) if block is None else block,
         checkpoint_seconds=checkpoint_seconds,
         progress=progress,
+        accumulate=accumulate,
+        profile=profiled(profile),
     )
+    layout = layout_of(devices, shard_weights=shard_weights)
     objective = _objective(objective, noising)
     schedule = schedule or default_schedule(noising)
     times = _times(times, schedule)
@@ -126,6 +141,7 @@ def fit(
         preview = check_examples(noising.data, preview)
     in_arrays = isinstance(source, Arrays)
     _check_settings(settings, drop_given, preview.given, in_arrays and validation > 0)
+    _check_batch(settings, layout, source, preview)
     if observations is not None:
         if preview.given is None:
             raise ValueError("observations: there is no `given` to encode; pass given=... too")
@@ -145,28 +161,33 @@ def fit(
     model = _with_network(model, network, network_key, preview)
 
     if isinstance(source, Stream):
-        source = source.checked(_batch_check(noising.data, preview, model.observations))
+        # Of a batch each process has its own rows.
+        own = jax.tree.map(lambda leaf: leaf[: len(leaf) // layout.hosts], preview)
+        source = source.checked(_batch_check(noising.data, own, model.observations))
 
     checkpoints = None
     if run is not None:
-        identity = _identity(settings, model, objective, weighting, data, given, key)
+        identity = identity_of(settings, model, objective, weighting, data, given, key)
         identity |= {"validation": validation, "noisings": noisings}
         if observations is not None:
             encoding = jax.tree.leaves(observations)
-            identity["observations"] = _digest(str(jax.tree.structure(observations)), encoding)
+            identity["observations"] = digest(str(jax.tree.structure(observations)), encoding)
+        if shard_weights:
+            identity["shard_weights"] = True  # weights are then not kept as one vector
         if optimiser is None:
             identity |= {"learning_rate": learning_rate, "warmup": warmup, "clip": clip}
         checkpoints = Checkpoints(run, identity)
         finished = Path(run) / "model.dmm"
         if finished.exists():
             checkpoints.close()
-            return load(finished, classes=_classes(model))
+            return load(finished, classes=classes_of(model))
     held_out = None
     if isinstance(source, Arrays) and validation > 0 and len(source) > 1:
         source, held_out = source.split(split_key, validation)
 
     params, static = eqx.partition(model.network, eqx.is_inexact_array)
-    settings = dataclasses.replace(settings, flat=optimiser is None and has_many_leaves(params))
+    flat = optimiser is None and not shard_weights and has_many_leaves(params)
+    settings = dataclasses.replace(settings, flat=flat)
     loss = functools.partial(loss_function, model, static, objective, weighting, noisings=noisings)
     loss_fn, plain = loss(), loss(dropout=False)
 
@@ -182,9 +203,10 @@ def fit(
         validation=None if held_out is None else (plain, held_out),
         checkpoints=checkpoints,
         monitor=monitor and (lambda step, params: monitor(step, with_weights(params))),
+        layout=layout,
     )
     fitted = with_weights(params)
-    if run is not None:
+    if run is not None and hosts.first():
         fitted.save(Path(run) / "model.dmm")
     return fitted
 
@@ -195,12 +217,16 @@ def loss_function(
 ) -> LossFn:  # fmt: skip
     """The weighted objective over a batch, each noising of each example at a time of its own."""
 
-    def loss_fn(params, key, batch: Example) -> Losses:
+    def loss_fn(params, key, batch: Example, pick: Callable = lambda rows: rows) -> Losses:
         current = _replace_network(model, eqx.combine(params, static))
         n = len(jax.tree.leaves(batch.x)[0])
         times_key, drop_key, key = jax.random.split(key, 3)
         tau, weight = model.times.draw(times_key, n * noisings)
         present = jax.random.bernoulli(drop_key, 1 - model.drop_given, (n,)).astype(tau.dtype)
+        keys = jax.random.split(key, n * noisings)
+        # All is drawn for the whole batch, of which this may be one part.
+        batch, present, keys, tau, weight = pick((batch, present, keys, tau, weight))
+        n = len(present)
         # What does not depend on the time is computed once for all noisings of an example.
         x0 = jax.vmap(model.units.forward)(batch.x)
         observed = jax.vmap(current.observed, axis_size=n)(batch.given)
@@ -213,7 +239,7 @@ def loss_function(
         # Times are stratified: an example gets one of every n in a row. One flat batch: products
         # of stacked ones take a third longer on a CPU.
         examples = _copies((x0, observed, present), noisings)
-        each = jax.vmap(one)(jax.random.split(key, n * noisings), *examples, tau)
+        each = jax.vmap(one)(keys, *examples, tau)
         lam = jax.vmap(lambda t: weighting(model.process, model.schedule, t))(tau)
         return Losses(jnp.mean(weight * lam * each), each, tau)
 
@@ -327,7 +353,7 @@ def _objective(objective: Callable | None, process: Noising) -> Callable:
         exact = supports(process, HasDensity)
     if not exact:
         raise ValueError(
-            f"objective: {type(process).__name__} is not exact enough for {_name(objective)}; "
+            f"objective: {type(process).__name__} is not exact enough for {name_of(objective)}; "
             "pass objective=dmm.implicit"
         )
     return objective
@@ -352,6 +378,14 @@ def adam(learning_rate: float, warmup: int | None, clip: float, steps: int):
     return optax.chain(optax.clip_by_global_norm(clip), optax.adam(rate))
 
 
+def _check_batch(settings: Settings, layout: Layout, source: Source, preview: Example) -> None:
+    """Refuse batches that do not divide; a stream's are as large as they come."""
+    name, rows = "batch_size", settings.batch_size
+    if isinstance(source, Stream):
+        name, rows = "data", len(jax.tree.leaves(preview.x)[0])
+    layout.check_batch(name, rows, settings.accumulate)
+
+
 def _check_settings(settings: Settings, drop_given: float, given: Given, held_out: bool) -> None:
     at_least(1, steps=settings.steps, batch_size=settings.batch_size, block=settings.block)
     if drop_given and given is None:
@@ -360,66 +394,3 @@ def _check_settings(settings: Settings, drop_given: float, given: Given, held_ou
         at_least(1, early_stopping=settings.early_stopping)
         if not held_out:
             raise ValueError("early_stopping: needs data in arrays and validation > 0 to judge by")
-
-
-def _identity(settings, model, objective, weighting, data, given, key) -> dict[str, Any]:
-    """What makes a fit the one it is: a run folder is continued only by the same."""
-    network = [f"{leaf.dtype}{list(leaf.shape)}" for leaf in jax.tree.leaves(model.network)]
-    digest = hashlib.sha256()
-    if isinstance(data, Source):
-        digest.update(type(data).__name__.encode())
-    else:
-        for leaf in jax.tree.leaves((data, given)):
-            digest.update(np.ascontiguousarray(leaf).tobytes())
-    described = (model.process, model.schedule, model.times, model.parameterisation)
-    return {
-        "steps": settings.steps,
-        "batch_size": settings.batch_size,
-        "block": settings.block,
-        "ema": settings.ema,
-        "early_stopping": settings.early_stopping,
-        "drop_given": model.drop_given,
-        "objective": _name(objective),
-        "weighting": _name(weighting),
-        "model": [_name(part) for part in described],
-        "constants": _digest("", _constants(described)),
-        "network": hashlib.sha256(" ".join(network).encode()).hexdigest()[:16],
-        "units": _digest(str(jax.tree.structure(model.units)), jax.tree.leaves(model.units)),
-        "data": digest.hexdigest()[:16],
-        "key": np.asarray(jax.random.key_data(key)).tolist(),
-    }
-
-
-def _constants(parts: Any) -> list[Any]:
-    """The arrays of a process and the like. Large ones are tables, made from the small ones."""
-    arrays = [leaf for leaf in jax.tree.leaves(parts) if eqx.is_array(leaf)]
-    return [array for array in arrays if array.size <= 2**20]
-
-
-def _digest(text: str, leaves: list[Any]) -> str:
-    digest = hashlib.sha256(text.encode())
-    for leaf in leaves:
-        digest.update(np.ascontiguousarray(leaf).tobytes())
-    return digest.hexdigest()[:16]
-
-
-def _name(part: Any) -> str:
-    """A function or module in words that are the same in the next process."""
-    return getattr(part, "__name__", None) or re.sub(r" at 0x[0-9a-f]+", "", str(part))
-
-
-def _classes(tree: Any) -> list[type]:
-    """The classes of a module tree, so that a model with the user's own loads again."""
-    found = set()
-
-    def walk(node):
-        if isinstance(node, eqx.Module):
-            found.add(type(node))
-            for name in node.__dataclass_fields__:
-                walk(getattr(node, name, None))
-        elif isinstance(node, tuple | list | dict):
-            for child in node.values() if isinstance(node, dict) else node:
-                walk(child)
-
-    walk(tree)
-    return list(found)

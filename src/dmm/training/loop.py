@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -16,11 +17,14 @@ from jaxtyping import Array, PyTree
 
 from .._progress import training_bar
 from .._types import Key
-from . import ahead
+from . import ahead, hosts
 from .checkpoints import Checkpoints
-from .data import Arrays, Example, Source
+from .costs import Tracing, meter
+from .data import Arrays, Example, Source, Stream
+from .devices import Layout
 from .metrics import Metrics
 
+ONE_DEVICE = Layout()
 AHEAD_STEPS, AHEAD_BYTES = 50, 2**24  # the most that is computed before it is needed
 
 
@@ -36,7 +40,8 @@ class Losses(NamedTuple):
     tau: Array
 
 
-LossFn = Callable[[PyTree, Key, Example], Losses]
+# (params, key, batch), and where a batch is taken in parts, what picks the rows of one.
+LossFn = Callable[..., Losses]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +57,8 @@ class Settings:
     block: int = 100
     checkpoint_seconds: float = 30.0
     progress: bool | None = None
+    accumulate: int = 1  # parts of a batch, taken one after the other
+    profile: Path | None = None  # where to leave a trace of the device's work
     flat: bool = False  # train the weights as one vector; not for optimisers that look at leaves
 
     def validates_at(self, step: int) -> bool:
@@ -92,13 +99,15 @@ def train(
     validation: tuple[LossFn, Arrays] | None = None,
     checkpoints: Checkpoints | None = None,
     monitor: Callable[[int, PyTree], None] | None = None,
+    layout: Layout = ONE_DEVICE,
 ) -> PyTree:
     """Minimise the mean loss; returns the averaged weights, or the best with early stopping.
 
     `validation` is the loss to judge by, which may differ in its dropout, and the data held out;
     `monitor` is shown the step and the averaged weights at the same times.
     A step depends on its number and the key alone, and blocks are cut at the same steps whenever
-    a run resumes: so it ends with the same bits, however often it was interrupted.
+    a run resumes: so it ends with the same bits, however often it was interrupted. On several
+    devices, as `layout` says, sums are taken in another order: the rest is the same.
     """
     train_key, validation_key = jax.random.split(key)
     restore: Callable[[PyTree], PyTree] = _copied
@@ -106,18 +115,30 @@ def train(
         params, restore = as_vector(params)
         loss_fn = of_vector(loss_fn, restore)
         validation = validation and (of_vector(validation[0], restore), validation[1])
-    state = initial_state(params, settings)
+    state = layout.place(initial_state(layout.place(params), settings))
     if checkpoints is not None:
         state = checkpoints.latest(state) or state
-    advance = compile_advance(loss_fn, source, train_key, settings)
-    validate = _validate(validation, validation_key, settings)
+    source = source.placed(layout)
+    advance = compile_advance(loss_fn, source, train_key, settings, layout)
+    validate = _validate(validation, validation_key, settings, layout)
+
+    def measured(state, block):
+        loss, at = loss_of_step(loss_fn, source, train_key, settings, layout), state.step
+        args = state.params, at, at, at, block
+        rows = settings.batch_size
+        if isinstance(source, Stream):
+            rows = jax.tree.leaves(block)[0].shape[1]
+        return meter(rows, layout.size, settings.accumulate, loss, *args)
+
     step, validated, stale = int(state.step), int(state.validated), int(state.stale)
     saved, unread = time.monotonic(), None
+    writes = layout.hosts == 1 or hosts.first()
 
     with (
-        Metrics(checkpoints.folder if checkpoints else None, step) as metrics,
-        training_bar(settings.steps, step, settings.progress) as show,
-        contextlib.closing(checkpoints) if checkpoints else contextlib.nullcontext(),
+        Metrics(checkpoints.folder if checkpoints and writes else None, step) as metrics,
+        training_bar(settings.steps, step, settings.progress if writes else False) as show,
+        Tracing(settings.profile if writes else None) as tracing,
+        checkpoints or contextlib.nullcontext(),
     ):
         try:
             while True:
@@ -127,17 +148,24 @@ def train(
                         state, loss = validate(state)
                         stale, metrics.validation = int(state.stale), float(loss)
                     if monitor:
-                        monitor(step, restore(state.average))
+                        monitor(step, restore(layout.home(state.average)))
                 stopped = settings.early_stopping is not None and stale >= settings.early_stopping
                 if step >= settings.steps or stopped:
                     break
                 length = min(settings.block, settings.steps - step)
-                state, report = advance(state, source.block(step, length), length)
+                block = source.block(step, length)
+                if metrics.meter is None:
+                    metrics.meter = measured(state, block)
+                tracing.begin(last=step + length == settings.steps)
+                state, report = advance(state, block, length)
+                tracing.end(report)
                 # Read the last block's report while this one runs: the device need not wait.
                 if unread is not None:
                     _read(unread, metrics, show)
                 unread, step = (step, report), step + length
-                if checkpoints and time.monotonic() - saved > settings.checkpoint_seconds:
+                if checkpoints and layout.agreed(
+                    time.monotonic() - saved > settings.checkpoint_seconds
+                ):
                     _read(unread, metrics, show)
                     checkpoints.save(step, state)
                     saved, unread = time.monotonic(), None
@@ -146,14 +174,18 @@ def train(
         except KeyboardInterrupt:
             # A block cut short leaves no state; the last checkpoint is then where to resume.
             with contextlib.suppress(RuntimeError, NonFiniteError):
-                if checkpoints and unread is not None:
+                if checkpoints and unread is not None and layout.hosts == 1:
                     _read(unread, metrics, show)
                     checkpoints.save(int(state.step), state)
+            raise
+        except jax.errors.JaxRuntimeError as error:
+            if layout.hosts > 1:
+                raise hosts.lost(error) from error
             raise
         if checkpoints:
             checkpoints.save(step, state)
     best = settings.early_stopping is not None and validate
-    return restore(state.best if best else state.average)
+    return restore(layout.home(state.best if best else state.average))
 
 
 def has_many_leaves(params: PyTree) -> bool:
@@ -177,7 +209,7 @@ def of_vector(loss_fn: LossFn, restore: Callable[[Array], PyTree]) -> LossFn:
     What an optimiser does is then a few kernels, not a few a leaf: on a GPU each takes some
     microseconds, and a U-Net has nearly two hundred leaves.
     """
-    return lambda vector, key, batch: loss_fn(restore(vector), key, batch)
+    return lambda vector, *args: loss_fn(restore(vector), *args)
 
 
 def initial_state(params: PyTree, settings: Settings) -> State:
@@ -196,23 +228,31 @@ def initial_state(params: PyTree, settings: Settings) -> State:
     )
 
 
-def compile_advance(loss_fn: LossFn, source: Source, key: Key, settings: Settings):
+def loss_of_step(loss_fn: LossFn, source: Source, key: Key, settings: Settings, layout: Layout):
+    """A function (params, step, index, part, block) → (loss, worst τ) of a part of a batch."""
+
+    def loss(params, step, index, part, block):
+        batch_key, loss_key = jax.random.split(jax.random.fold_in(key, step))
+        batch = layout.split(source.batch(block, index, batch_key, settings.batch_size))
+        pick = functools.partial(_part, part, settings.accumulate)
+        losses = loss_fn(params, loss_key, batch, *([pick] if settings.accumulate > 1 else []))
+        return losses.mean, losses.tau[_worst(losses.each)]
+
+    return loss
+
+
+def compile_advance(
+    loss_fn: LossFn, source: Source, key: Key, settings: Settings, layout: Layout = ONE_DEVICE
+):
     """A compiled function (state, block, length) → (state, report).
 
     What does not depend on the weights is computed for several steps at once, as far as it takes
     no more than `AHEAD_BYTES`.
     """
-
-    def loss(params, step, index, block):
-        batch_key, loss_key = jax.random.split(jax.random.fold_in(key, step))
-        batch = source.batch(block, index, batch_key, settings.batch_size)
-        losses = loss_fn(params, loss_key, batch)
-        worst = jnp.argmax(jnp.where(jnp.isfinite(losses.each), losses.each, jnp.inf))
-        return losses.mean, losses.tau[worst]
+    loss, parts = loss_of_step(loss_fn, source, key, settings, layout), settings.accumulate
 
     def body(state: State, ready, rest):
-        value_and_grad = jax.value_and_grad(rest, has_aux=True)
-        (mean, worst_tau), gradient = value_and_grad(state.params, ready)
+        (mean, worst_tau), gradient = _gradient(rest, state.params, ready, parts)
         updates, optimiser = settings.optimiser.update(gradient, state.optimiser, state.params)
         params = optax.apply_updates(state.params, updates)
         decay = jnp.minimum(settings.ema, (1 + state.step) / (10 + state.step))
@@ -220,24 +260,62 @@ def compile_advance(loss_fn: LossFn, source: Source, key: Key, settings: Setting
         state = state._replace(
             step=state.step + 1, params=params, average=average, optimiser=optimiser
         )
-        return state, (mean, _norm(gradient), worst_tau)
+        return layout.keep(state), layout.whole((mean, _norm(gradient), worst_tau))
 
     @functools.partial(jax.jit, static_argnums=2, donate_argnums=0)
     def advance(state: State, block, length: int):
-        prepare, rest = ahead.split(loss, state.params, state.step, state.step, block)
-        one = ahead.size(jax.eval_shape(prepare, state.step, state.step, block))
-        most = max(1, min(AHEAD_STEPS, AHEAD_BYTES // max(one, 1)))
+        counts = (state.step, state.step, state.step)
+        prepare, rest = ahead.split(loss, state.params, *counts, block)
+        one = parts * ahead.size(jax.eval_shape(prepare, *counts, block))
+        if parts > 1:
+            prepare = _each_part(prepare, parts)
+        most = max(1, min(AHEAD_STEPS, layout.size * AHEAD_BYTES // max(one, 1)))
         chunk = max(n for n in range(1, most + 1) if length % n == 0)
 
         def several(state, start):
             each = jnp.arange(chunk)
-            ready = jax.vmap(prepare, (0, 0, None))(state.step + each, start + each, block)
+            numbers = state.step + each, start + each, jnp.zeros_like(each)
+            ready = jax.vmap(prepare, (0, 0, 0, None))(*numbers, block)
             return jax.lax.scan(functools.partial(body, rest=rest), state, ready)
 
         state, each = jax.lax.scan(several, state, jnp.arange(0, length, chunk))
-        return state, Report(*map(jnp.ravel, each), _norm(state.params))
+        return state, Report(*map(jnp.ravel, each), layout.whole(_norm(state.params)))
 
     return advance
+
+
+def _gradient(rest: Callable, params: PyTree, ready: PyTree, parts: int) -> tuple:
+    """((loss, worst τ), gradient) of a batch: the means of its parts, one after the other."""
+    value_and_grad = jax.value_and_grad(rest, has_aux=True)
+    if parts == 1:
+        return value_and_grad(params, ready)
+
+    def add(total, part):
+        (mean, worst_tau), gradient = value_and_grad(params, part)
+        return jax.tree.map(lambda t, g: t + g / parts, total, gradient), (mean, worst_tau)
+
+    gradient, (means, taus) = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, params), ready)
+    return (jnp.mean(means), taus[_worst(means)]), gradient
+
+
+def _each_part(prepare: Callable, parts: int) -> Callable:
+    """What is ahead of each part of a batch, stacked; what they share is computed once."""
+
+    def several(step, index, part, block):
+        return jax.vmap(prepare, (None, None, 0, None))(
+            step, index, jnp.arange(parts, dtype=step.dtype), block
+        )
+
+    return several
+
+
+def _part(part: Array, parts: int, tree: PyTree) -> PyTree:
+    """One row in `parts` of stacked arrays, so that every device has some of each part."""
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, parts, *leaf.shape[1:])[:, part], tree)
+
+
+def _worst(each: Array) -> Array:
+    return jnp.argmax(jnp.where(jnp.isfinite(each), each, jnp.inf))
 
 
 def _copied(params: PyTree) -> PyTree:
@@ -249,18 +327,21 @@ def _norm(tree: PyTree) -> Array:
     return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))
 
 
-def _validate(validation: tuple[LossFn, Arrays] | None, key: Key, settings: Settings):
+def _validate(
+    validation: tuple[LossFn, Arrays] | None, key: Key, settings: Settings, layout: Layout
+):
     """A compiled function state → (state, loss of the averaged weights on all held-out data)."""
     if validation is None:
         return None
     loss_fn, held_out = validation
-    n = min(len(held_out), settings.batch_size)
+    held_out = held_out.placed(layout)
+    n = min(len(held_out), settings.batch_size // settings.accumulate)
     # The same times and noise at every validation, and enough of them to compare losses by.
     batches = -(-max(len(held_out), 4096) // n)
 
     def rows(examples, index):
         at = (index * n + jnp.arange(n)) % len(held_out)
-        return jax.tree.map(lambda leaf: leaf[at], examples)
+        return layout.split(jax.tree.map(lambda leaf: leaf[at], examples))
 
     @functools.partial(jax.jit, donate_argnums=0)
     def validate(state: State, examples: Example):
@@ -278,7 +359,7 @@ def _validate(validation: tuple[LossFn, Arrays] | None, key: Key, settings: Sett
             validated=state.step,
             stale=jnp.where(better, 0, state.stale + 1),
         )
-        return state, loss
+        return layout.keep(state), layout.whole(loss)
 
     return lambda state: validate(state, held_out.examples)
 

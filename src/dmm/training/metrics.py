@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import Self
 
+from .costs import Meter
+
 
 class Metrics:
     """Appends to `metrics.jsonl` in a folder, about once a second; without a folder, to nowhere."""
@@ -14,6 +16,7 @@ class Metrics:
         self.path = None if folder is None else folder / "metrics.jsonl"
         self.step = step
         self.validation: float | None = None
+        self.meter: Meter | None = None
         self._file, self._from = None, (step, time.monotonic())
 
     def __enter__(self) -> Self:
@@ -39,6 +42,8 @@ class Metrics:
         if self.validation is not None:
             line["validation"] = self.validation
         line["steps_per_second"] = (step - since) / seconds
+        if self.meter is not None:
+            line |= self.meter.rates(line["steps_per_second"])
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
         self._from = (step, time.monotonic())
