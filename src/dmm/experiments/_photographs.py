@@ -1,5 +1,7 @@
 """Photographs for `superres`: read, held in memory or streamed, and made small."""
 
+import copy
+import hashlib
 from typing import Any, NamedTuple
 
 import jax
@@ -77,6 +79,17 @@ class InMemory(Source):
         flips = jax.random.bernoulli(flips_key, 0.5, (n, 1, 1, 1))
         chosen = images[rows]
         return self._pairs(jnp.where(flips, chosen[:, :, ::-1], chosen), labels[rows])
+
+    def placed(self, layout):
+        source = copy.copy(self)
+        source.data = layout.copies(self.data)
+        return source
+
+    def identity(self):
+        digest = hashlib.sha256(f"{self.factor} {self.classes}".encode())
+        for array in self.data:
+            digest.update(np.asarray(array))
+        return digest.hexdigest()[:16]
 
 
 def pairs(images: Any, labels: Any, factor: int, classes: int) -> Example:
