@@ -1,8 +1,18 @@
 """Strictness for the whole suite: shapes checked as it runs, no silent broadcasting."""
 
+import os
+
 import hypothesis
 import jaxtyping
 import pytest
+
+# Most of the suite's time goes into compiling programs that run once. Before anything imports jax,
+# and for the processes that tests start too; flags from outside come last and win.
+QUICK = (
+    "--xla_backend_optimization_level=0",  # compiles in half the time; what it makes is fast enough
+    "--xla_cpu_use_fusion_emitters=false",  # the older emitter of loops: half the time again
+)
+os.environ["XLA_FLAGS"] = " ".join([*QUICK, os.environ.get("XLA_FLAGS", "")])
 
 # Before anything imports dmm: every annotation of the mathematics is then checked at every call.
 CHECKED = (
@@ -27,12 +37,3 @@ def x64():
     """Double precision, for oracles: identities then hold to rounding or not at all."""
     with jax.enable_x64(True):
         yield
-
-
-@pytest.fixture(scope="module")
-def quick_compiling():
-    """Where compiling takes the time and speed does not matter; what it made is not for others."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()

@@ -16,8 +16,6 @@ SMALL = {"width": 64, "depth": 2, "steps": 4000, "batch_size": 256, "learning_ra
 TINY = {"width": 16, "depth": 1, "steps": 10, "batch_size": 16, "progress": False}
 KEY = jax.random.key(0)
 
-pytestmark = pytest.mark.usefixtures("quick_compiling")
-
 
 def bounded(key, theta):
     """One number about each of two parameters."""

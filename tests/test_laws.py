@@ -22,7 +22,7 @@ from dmm.spaces.base import Flat
 from dmm.spaces.tangent import divergence
 from table import DENSE, DIFFUSIONS, ROWS, TRACTABLE, assert_mean, over
 
-pytestmark = pytest.mark.usefixtures("x64", "quick_compiling")
+pytestmark = pytest.mark.usefixtures("x64")
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -175,7 +175,6 @@ def test_target_has_the_score_as_its_mean(tau):
 
 
 @pytest.mark.parametrize(("parts", "mutation"), [(2, 0.5), (5, 50.0), (300, 3.0)])
-@pytest.mark.usefixtures("quick_compiling")
 def test_nothing_leaves_the_simplex(parts, mutation):
     """In single precision, at every time: inside, finite, and so are targets and losses."""
     process = dmm.WrightFisher(dmm.Simplex(parts), mutation)
