@@ -34,6 +34,20 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("dmm")
 
+COMPILED = []  # an entry for each program since the caches were last emptied
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, *_, **__: event.endswith("backend_compile_duration") and COMPILED.append(event)
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _room():
+    """A program that is kept takes a megabyte: many gigabytes if all were, in each worker."""
+    yield
+    if len(COMPILED) > 1000:
+        jax.clear_caches()
+        COMPILED.clear()
+
 
 def pytest_collection_finish():
     """Tracing makes many objects: a collector that walks all modules each time takes a tenth."""
