@@ -8,14 +8,14 @@ import jaxtyping
 import pytest
 
 # Most of the suite's time goes into compiling programs that run once. Set before jax is imported,
-# and for the processes that tests start too; flags from outside come last and win. XLA stops at
+# and for the processes that tests start too. Flags from outside come last and win. XLA stops at
 # a flag that it does not know: one that a later version drops is to be dropped here.
 QUICK = (
-    "--xla_backend_optimization_level=0",  # half the time; what it makes is fast enough
-    "--xla_llvm_disable_expensive_passes=true",  # a little less again
-    "--xla_cpu_use_fusion_emitters=false",  # an older way to emit loops, in half the time again
+    "--xla_cpu_use_fusion_emitters=false",  # an older way to emit loops, in half the time
+    "--xla_backend_optimization_level=1",  # for tests that run for long: see `optimised`
 )
 os.environ["XLA_FLAGS"] = " ".join([*QUICK, os.environ.get("XLA_FLAGS", "")])
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # level 0, for the others: half the time again
 
 # Before anything imports dmm: every annotation of the mathematics is then checked at every call.
 CHECKED = (
@@ -54,6 +54,14 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture
+def optimised():
+    """For a test that runs for longer than it compiles."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture
