@@ -1,8 +1,21 @@
 """Strictness for the whole suite: shapes checked as it runs, no silent broadcasting."""
 
+import gc
+import os
+
 import hypothesis
 import jaxtyping
 import pytest
+
+# Most of the suite's time goes into compiling programs that run once. Set before jax is imported,
+# and for the processes that tests start too. Flags from outside come last and win. XLA stops at
+# a flag that it does not know: one that a later version drops is to be dropped here.
+QUICK = (
+    "--xla_cpu_use_fusion_emitters=false",  # an older way to emit loops, in half the time
+    "--xla_backend_optimization_level=1",  # for tests that run for long: see `optimised`
+)
+os.environ["XLA_FLAGS"] = " ".join([*QUICK, os.environ.get("XLA_FLAGS", "")])
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # level 0, for the others: half the time again
 
 # Before anything imports dmm: every annotation of the mathematics is then checked at every call.
 CHECKED = (
@@ -21,18 +34,38 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("dmm")
 
+COMPILED = []  # an entry for each program since the caches were last emptied
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, *_, **__: event.endswith("backend_compile_duration") and COMPILED.append(event)
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _room():
+    """A program that is kept takes a megabyte: many gigabytes if all were, in each worker."""
+    yield
+    if len(COMPILED) > 1000:
+        jax.clear_caches()
+        COMPILED.clear()
+
+
+def pytest_collection_finish():
+    """Tracing makes many objects: a collector that walks all modules each time takes a tenth."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture
+def optimised():
+    """For a test that runs for longer than it compiles."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
+
 
 @pytest.fixture
 def x64():
     """Double precision, for oracles: identities then hold to rounding or not at all."""
     with jax.enable_x64(True):
         yield
-
-
-@pytest.fixture(scope="module")
-def quick_compiling():
-    """Where compiling takes the time and speed does not matter; what it made is not for others."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()

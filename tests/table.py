@@ -206,6 +206,10 @@ class Row:
     def nodes(self):
         return jax.tree.map(_fresh, self.domain.nodes)
 
+    @property
+    def first_node(self):
+        return jax.tree.map(lambda leaf: _fresh(leaf[0]), self.domain.nodes)
+
     def wave(self, theta) -> Callable:
         """A smooth bounded function with generic derivatives, on any space."""
 
@@ -232,8 +236,8 @@ class Row:
 
     def theta(self, seed: int):
         """Coefficients of a wave."""
-        x = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), self.domain.nodes)
-        size = sum(leaf.size for leaf in jax.tree.leaves(self.process.space.features(x)))
+        features = jax.eval_shape(self.process.space.features, self.first_node)
+        size = sum(leaf.size for leaf in jax.tree.leaves(features))
         random = np.random.default_rng(seed)
         return {  # slopes under 1: the quadrature then resolves products and exponentials of waves
             "slope": jnp.asarray(random.uniform(-1, 1, (3, size)) / math.sqrt(size)),
@@ -243,7 +247,7 @@ class Row:
 
     def some_points(self, n: int):
         """n nodes of the quadrature from where exp(log_base) has its mass, stacked."""
-        log_base = np.asarray(jax.vmap(self.domain.log_base)(self.nodes))
+        log_base = np.asarray(jax.jit(jax.vmap(self.domain.log_base))(self.nodes))
         inner = np.flatnonzero(log_base >= log_base.max() - 2.0)
         chosen = inner[np.linspace(0, len(inner) - 1, n + 2).astype(int)[1:-1]]
         return jax.tree.map(lambda leaf: leaf[chosen], self.nodes)

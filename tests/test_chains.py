@@ -386,6 +386,7 @@ def variation(sampler, steps, n):
     return 0.5 * np.sum(np.abs(found - np.asarray(end)))
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("ordered", [False, True])
 def test_tau_leaping_is_of_first_order(ordered):
     """Sixteen times the steps leave under a ninth of the error. 2¹⁵ draws leave 0.003 of total

@@ -55,6 +55,7 @@ def test_binomial_draws(count, p):
         assert_law(draws, stats.binom(count, p))
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("mean", [1e-8, 1e-5])
 def test_rare_events_have_their_probability(mean):
     """Uniform numbers of single precision are multiples of 10⁻⁷: the sum of 2²⁵ draws is

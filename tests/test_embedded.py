@@ -10,6 +10,8 @@ import dmm
 from dmm.training.fitting import loss_function
 from table import assert_mean
 
+pytestmark = pytest.mark.xdist_group("embedded")  # one fit serves them all
+
 CALLS = []
 
 

@@ -26,9 +26,6 @@ WITHOUT_CODE = {"README.md", "changelog.md", "contributing.md"}  # may have none
 STEPS, BATCH = 10, 16
 
 
-pytestmark = pytest.mark.usefixtures("quick_compiling")
-
-
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch, tmp_path):
     """`fit` and `match` do next to nothing; files go to a folder of their own."""

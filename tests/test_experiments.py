@@ -14,8 +14,6 @@ import pytest
 from dmm import datasets, experiments
 from dmm.datasets import files
 
-pytestmark = pytest.mark.usefixtures("quick_compiling")
-
 
 def write_idx(path, array):
     head = struct.pack(f">HBB{array.ndim}i", 0, 8, array.ndim, *array.shape)

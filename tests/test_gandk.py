@@ -145,6 +145,7 @@ def test_no_nan_at_the_corners_of_the_prior(task):
         assert all(np.isfinite(found).all() for found in each(jnp.asarray(corners), x[::-1]))
 
 
+@pytest.mark.usefixtures("optimised")
 def test_reference_posterior():
     # 1000 draws of an effective size of 350 at least: means within five standard errors, 0.27 sd,
     # and standard deviations within 20%.

@@ -12,11 +12,12 @@ import pytest
 import dmm
 from dmm.networks.observations import Observations, Standardised
 
+# On one worker, for one fit and what it compiles serve most of the tests.
+pytestmark = pytest.mark.xdist_group("infer")
+
 SMALL = {"width": 64, "depth": 2, "steps": 4000, "batch_size": 256, "learning_rate": 3e-3}
 TINY = {"width": 16, "depth": 1, "steps": 10, "batch_size": 16, "progress": False}
 KEY = jax.random.key(0)
-
-pytestmark = pytest.mark.usefixtures("quick_compiling")
 
 
 def bounded(key, theta):

@@ -22,7 +22,7 @@ from dmm.spaces.base import Flat
 from dmm.spaces.tangent import divergence
 from table import DENSE, DIFFUSIONS, ROWS, TRACTABLE, assert_mean, over
 
-pytestmark = pytest.mark.usefixtures("x64", "quick_compiling")
+pytestmark = pytest.mark.usefixtures("x64")
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -354,7 +354,8 @@ def is_noisy(process, x):
     return flat and np.linalg.matrix_rank(process.covariance_matrix(x)) == x.size
 
 
-NOISY = [row for row in ROWS if not row.bounded and is_noisy(row.process, row.one_point())]
+# Of the nodes any will do where spaces are flat: there, covariances are the same everywhere.
+NOISY = [row for row in ROWS if not row.bounded and is_noisy(row.process, row.first_node)]
 
 
 @over(NOISY)

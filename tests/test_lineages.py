@@ -83,6 +83,7 @@ def test_multinomial_draws(count):
 CASES = json.loads((VALUES / "wf_dn_pmf.json").read_text())
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("theta", sorted({case["theta"] for case in CASES}))
 def test_number_of_lineages(theta):
     """χ² of 2¹⁶ draws at each time against the law in high precision: 10⁻⁵ each by chance."""
@@ -175,7 +176,6 @@ def test_target_has_the_score_as_its_mean(tau):
 
 
 @pytest.mark.parametrize(("parts", "mutation"), [(2, 0.5), (5, 50.0), (300, 3.0)])
-@pytest.mark.usefixtures("quick_compiling")
 def test_nothing_leaves_the_simplex(parts, mutation):
     """In single precision, at every time: inside, finite, and so are targets and losses."""
     process = dmm.WrightFisher(dmm.Simplex(parts), mutation)
@@ -199,6 +199,7 @@ def test_nothing_leaves_the_simplex(parts, mutation):
     assert np.all(np.isfinite(flow))
 
 
+@pytest.mark.usefixtures("optimised")
 def test_noise_in_single_precision_has_its_size_at_small_times():
     """τ E Φ(u, ∇log π) → N − 1 as τ → 0, over 2¹⁶ draws: 5 standard errors, under 2.5%."""
     process = dmm.WrightFisher(dmm.Simplex(3))
@@ -257,6 +258,7 @@ def test_bound_is_the_likelihood_where_the_score_is_exact(name):
     assert np.max(np.std(values, 0)) / 2**5.5 < 0.03
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("name", TILTED)
 def test_targets_have_the_known_score_as_their_mean(name):
     """E⟨target − score, av⟩ = 0 for two fields v, over data drawn from π and weighted: 2¹⁶ draws,
@@ -324,6 +326,7 @@ def test_units_of_a_box_are_its_bounds():
     np.testing.assert_allclose(model.units.log_volume(), -np.log(10.0), rtol=1e-6)
 
 
+@pytest.mark.usefixtures("optimised")
 def test_feynman_kac_on_the_simplex():
     """The tilted law of ϑ = 1, at three points, by 2¹⁴ paths of 100 steps: to 0.03, where the
     densities differ by 0.5; with the uniform law's score all three would be log 2."""

@@ -9,8 +9,6 @@ import pytest
 import dmm
 from dmm.networks.layers import Conv, Norm, _turn, drop
 
-pytestmark = pytest.mark.usefixtures("quick_compiling")
-
 
 def shape(*sides):
     return jax.ShapeDtypeStruct(sides, jnp.float32)

@@ -197,6 +197,7 @@ def fitted():
     )
 
 
+@pytest.mark.xdist_group("positive")
 def test_training_finds_a_known_law(fitted):
     """Log-likelihood by flow within 0.08 nats of the truth on 300 points, the bound within 0.2;
     both have standard errors under 0.03. An untrained model is 2 and more below. Logarithms of
@@ -213,6 +214,7 @@ def test_training_finds_a_known_law(fitted):
     np.testing.assert_allclose(jnp.log(x).mean(0), jnp.log(data).mean(0), atol=0.1)
 
 
+@pytest.mark.xdist_group("positive")
 def test_units_are_the_mean(fitted):
     """Up to the preview that they are taken from; and a vector's are a coordinate's own."""
     mean = 5 * np.exp(0.5) * np.array([1.0, 2.0])

@@ -205,6 +205,7 @@ KNOWN = {
 }
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("name", KNOWN)
 def test_training_finds_a_known_law(name):
     """Log-likelihood by flow within 0.05 nats of the truth on 500 points, the bound within 0.12

@@ -126,7 +126,7 @@ def test_density_integrates_to_one(n):
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])
-@pytest.mark.usefixtures("x64", "quick_compiling")
+@pytest.mark.usefixtures("x64")
 def test_heat_equation(n):
     """∂_τ q = ½Δq = L*q, as shares of q, to 10⁻⁶ of n/τ: by the process's own operators."""
     process, x0 = sphere(n), jnp.zeros(n + 1).at[0].set(1.0)

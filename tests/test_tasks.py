@@ -74,6 +74,7 @@ def test_reference_is_determined_by_its_key(name):
     assert not np.array_equal(drawn, task.reference(jax.random.key(6), x, MANY))
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("name", NAMES)
 def test_reference_is_in_the_support(name):
     drawn, prior = reference(TASKS[name](), 0), TASKS[name]().prior

@@ -20,11 +20,12 @@ from ._inpainting import inpaint, mean_fill, observe, scores, show, visible
 
 PRESETS = {
     "smoke": {
-        "steps": 20,
+        "steps": 10,
         "channels": 8,
+        "batch_size": 8,
         "levels": 1,
         "draws": 2,
-        "test": 8,
+        "test": 4,
         "sampling_steps": 5,
     },
     "laptop": {},

@@ -16,10 +16,13 @@ from dmm.plots import pairs
 from ..runs import Run, Table
 
 PRESETS = {
-    "smoke": {"simulations": 500, "steps": 200, "observations": 2, "samples": 200, "width": 32},
+    "smoke": {
+        "simulations": 200, "steps": 40, "width": 16, "batch_size": 64,
+        "observations": 2, "samples": 40,
+    },
     "laptop": {},
     "paper": {"simulations": 100_000, "steps": 50_000, "samples": 10_000},
-}
+}  # fmt: skip
 
 
 def linear_gaussian(

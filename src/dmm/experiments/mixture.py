@@ -17,7 +17,7 @@ from dmm.plots import density2d, paths, scatter2d
 from ..runs import Run, Table
 
 PRESETS = {
-    "smoke": {"steps": 200, "width": 32, "test_points": 200},
+    "smoke": {"steps": 40, "width": 16, "batch_size": 32, "test_points": 50},
     "laptop": {},
     "paper": {"steps": 200_000, "width": 512, "batch_size": 1024, "test_points": 50_000},
 }
