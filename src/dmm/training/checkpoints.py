@@ -116,7 +116,7 @@ class Checkpoints:
 
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
-    """Every array's shape; names are the same for what Orbax keeps, which is all dicts and lists."""
+    """Every array's shape, by names that are the same for the dicts and lists Orbax keeps."""
 
     def name(key: Any) -> str:
         return str(
