@@ -4,6 +4,7 @@ How many devices there are is settled when JAX starts: what needs several runs a
 process of its own, and says what it found as JSON.
 """
 
+import dataclasses
 import functools
 import json
 import os
@@ -13,15 +14,22 @@ import socket
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import dmm
-from dmm.training.devices import layout
+from dmm.diagnostics.memory import largest_array
+from dmm.training import costs
+from dmm.training.data import Arrays
+from dmm.training.devices import Layout, layout
+from dmm.training.loop import Losses, Settings, compile_advance, initial_state
 
 PATIENCE = 240  # seconds that a child may take
 STEPS, BLOCK, BATCH = 50, 10, 16
@@ -110,6 +118,20 @@ def refused(call):
     return None
 
 
+def rows_loss(params, key, batch):
+    each = jnp.mean(jnp.tanh(batch.x @ params), 1)
+    return Losses(jnp.mean(each), each, each)
+
+
+def program():
+    """What each device is to run, as XLA compiled it."""
+    everywhere, settings = layout(), Settings(2, 64, optax.sgd(0.1))
+    source = Arrays(dmm.Example(jnp.ones((64, 2)))).placed(everywhere)
+    state = everywhere.place(initial_state(jnp.ones((2, 1000)), settings))
+    advance = compile_advance(rows_loss, source, jax.random.key(0), settings, everywhere)
+    return advance.lower(state, source.examples, 2).compile().as_text()
+
+
 def on_eight_devices(folder):
     folder, key = Path(folder), jax.random.key(7)
     model = fit()
@@ -121,6 +143,7 @@ def on_eight_devices(folder):
         "parallel": weights(model),
         "sharded": weights(fit(shard_weights=True, accumulate=2)),
         "pieces": [[list(a.addressable_shards[0].data.shape) for a in (large, small)]],
+        "program": program(),
         "sample": np.asarray(model.sample(key, 13, steps=5, batch_size=6)).tolist(),
         "elbo": np.asarray(model.elbo(key, points(5), draws=2)).tolist(),
         "placed": [len(leaf.devices()) for leaf in jax.tree.leaves(model.network)],
@@ -144,6 +167,14 @@ def test_eight_devices_train_as_one(how, eight):
     assert eight[1]["devices"] == 8
     assert_close(eight[1][how], weights(alone()))
     assert set(eight[1]["placed"]) == {1}  # an ordinary model
+
+
+@pytest.mark.xdist_group("devices")
+def test_each_device_computes_its_own_rows(eight):
+    """And what they send each other is a sum, of gradients."""
+    assert "f32[8,1000]" in eight[1]["program"]
+    assert "f32[64,1000]" not in eight[1]["program"]
+    assert "all-reduce" in eight[1]["program"]
 
 
 @pytest.mark.xdist_group("devices")
@@ -230,6 +261,148 @@ def test_two_processes_train_as_one_and_when_one_dies_the_other_stops(tmp_path):
     reached = [int(p.name) for p in (tmp_path / "run/checkpoints").iterdir() if p.name.isdigit()]
     assert 0 < max(reached) < STEPS
     assert_close(weights(fit(rows_of(), run=tmp_path / "run")), wanted)
+
+
+@pytest.mark.xdist_group("processes")
+@pytest.mark.parametrize("process", [0, 1])
+def test_a_coordinator_that_does_not_answer(process):
+    """Neither the one that waits for others nor the one that looks for it waits for ever."""
+    child = start("abandoned", process)
+    message = said(child)
+    assert message.startswith(
+        "coordinator: " + ("no answer", "not all processes came")[not process]
+    )
+    assert "within 2 s; check that all 2 processes run" in message
+
+
+def abandoned(process):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        coordinator = f"127.0.0.1:{free.getsockname()[1]}"
+    try:
+        dmm.distribute(coordinator, 2, int(process), timeout=2)
+    except dmm.HostsError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("10.0.0.1:1", 2), "coordinator, processes, process: pass all three"),
+        (("10.0.0.1", 2, 0), "coordinator: expected host:port, as 10.0.0.1:1234"),
+        (("10.0.0.1:1", 2, 2), "process: must be less than processes=2, got 2"),
+        (("10.0.0.1:1", 0, 0), "processes: must be at least 1"),
+    ],
+)
+def test_processes_that_cannot_be(arguments, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        dmm.distribute(*arguments)
+
+
+# One device: parts of a batch, and what a run says of itself.
+
+
+def test_a_batch_in_parts_is_the_whole():
+    """Also with several noisings of an example, of which a part has all."""
+    settings = {"noisings": 2, "given": points(64, seed=1)[:, :1]}
+    wanted = fit(steps=20, **settings)
+    assert_close(weights(fit(steps=20, accumulate=4, **settings)), weights(wanted))
+
+
+def test_the_parts_of_a_batch_are_taken_one_after_the_other():
+    """The largest array of a step is of a part's rows."""
+    source, settings = Arrays(dmm.Example(jnp.ones((64, 2)))), Settings(2, 64, optax.sgd(0.1))
+
+    def loss(params, key, batch, pick=lambda rows: rows):
+        each = jnp.mean(jnp.tanh(pick(batch.x) @ params), 1)
+        return Losses(jnp.mean(each), each, each)
+
+    def largest(parts):
+        chosen = dataclasses.replace(settings, accumulate=parts)
+        advance = compile_advance(loss, source, jax.random.key(0), chosen)
+        state = initial_state(jnp.ones((2, 1000)), settings)
+        return largest_array(lambda s: advance(s, source.examples, 2), state)
+
+    assert largest(1) == (64, 1000)
+    assert largest(4) == (16, 1000)
+
+
+def test_one_device_places_nothing():
+    tree = {"a": jnp.ones(3)}
+    assert layout() == Layout()
+    for method in ("copies", "split", "whole", "place", "keep", "home"):
+        assert getattr(Layout(), method)(tree) is tree
+
+
+def test_operations_are_counted_in_loops():
+    def f(x, kernel):
+        x = jax.lax.scan(lambda x, _: (jax.jit(jnp.dot)(x, x), None), x, length=10)[0]
+        image = jax.lax.conv_general_dilated(x[None, :, :, None], kernel, (1, 1), "SAME",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"))  # fmt: skip
+        return jax.lax.cond(x[0, 0] > 0, lambda: image.sum(), lambda: (x @ x).sum())
+
+    found = costs.flops(f, jnp.ones((8, 8)), jnp.ones((3, 3, 1, 5)))
+    assert found == 10 * 2 * 8**3 + 2 * 8 * 8 * 5 * 9 + 2 * 8**3
+
+
+def test_utilisation_is_of_the_peak_of_all_devices(monkeypatch):
+    monkeypatch.setattr(costs, "peak", lambda device: 3e3)
+    monkeypatch.setattr(costs, "peak_memory", lambda: 7)
+    meter = costs.meter(16, 2, 4, lambda x: x @ x, jnp.ones((5, 5)))
+    steps_per_second = 1.5
+    assert meter.rates(steps_per_second) == {
+        "examples_per_second": 24.0,
+        "flop_utilisation": pytest.approx(3 * 4 * 250 * 1.5 / 6e3),
+        "peak_memory_bytes": 7,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "peak"),
+    [("NVIDIA H200", 989e12), ("NVIDIA A100-SXM4-80GB", 312e12), ("NVIDIA H100 PCIe", 756e12)],
+)
+def test_peaks(kind, peak):
+    assert costs.peak(SimpleNamespace(device_kind=kind)) == peak
+    assert costs.peak(jax.devices()[0]) is None
+
+
+def test_a_run_says_how_fast_it_is_and_leaves_a_trace(tmp_path):
+    slow = dmm.Stream(lambda step: (time.sleep(0.05) or points(BATCH, s) for s in count(step)))
+    fit(slow, run=tmp_path / "run", profile=tmp_path / "trace")
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert lines
+    for line in lines:
+        assert line["examples_per_second"] == pytest.approx(BATCH * line["steps_per_second"])
+    assert list((tmp_path / "trace").rglob("*.xplane.pb"))
+
+
+# Runs that are of something else.
+
+
+def test_another_network_is_refused_and_nothing_overwritten(tmp_path):
+    """Even where the record of what the run is has been lost."""
+    wide = {"network": lambda *shapes: dmm.MLP(*shapes, width=33, depth=1)}
+    run, other = tmp_path / "run", tmp_path / "other"
+    fit(run=run, steps=10)
+    fit(run=other, steps=10, **wide)
+    (run / "model.dmm").unlink()
+    shutil.copy(other / "fit.json", run / "fit.json")
+    kept = {path: path.stat().st_mtime for path in (run / "checkpoints").rglob("*")}
+    with pytest.raises(
+        ValueError, match=r"^run: .*10 is of another network or optimiser: .*33.*choose"
+    ):
+        fit(run=run, steps=10, **wide)
+    assert {path: path.stat().st_mtime for path in (run / "checkpoints").rglob("*")} == kept
+    assert not (run / "model.dmm").exists()
+
+
+def test_another_stream_is_refused(tmp_path):
+    def stream(identity):
+        return dmm.Stream(lambda step: (points(BATCH, s) for s in count(step)), identity=identity)
+
+    fit(stream("seed 0"), run=tmp_path, steps=10)
+    with pytest.raises(ValueError, match=r"^run: .*other settings \(data was"):
+        fit(stream("seed 1"), run=tmp_path, steps=10)
 
 
 if __name__ == "__main__":

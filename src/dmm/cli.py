@@ -280,7 +280,10 @@ def _join(
     if coordinator is not None:
         from .training.hosts import distribute
 
-        distribute(*((coordinator, processes, process) if coordinator != "auto" else ()))
+        if coordinator == "auto":
+            distribute()
+        else:
+            distribute(coordinator, processes, process)
     elif (processes, process) != (None, None):
         raise RunError("--processes, --process: give --coordinator HOST:PORT too, or auto")
 

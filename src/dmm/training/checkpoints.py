@@ -38,6 +38,7 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(
             self.folder / "checkpoints",
             options=ocp.CheckpointManagerOptions(max_to_keep=2, create=True),
+            item_handlers=ocp.StandardCheckpointHandler(),
         )
 
     def _claim(self, settings: dict[str, Any]) -> None:
@@ -85,7 +86,7 @@ class Checkpoints:
             found = self._manager.item_metadata(step).tree
         except Exception:  # `restore` says what is wrong with the checkpoint
             return
-        shapes = [_shapes(tree) for tree in (found, self._ocp.utils.serialize_tree(like))]
+        shapes = [_shapes(tree) for tree in (found, like)]
         other = [
             name for name in {**shapes[0], **shapes[1]} if len({s.get(name) for s in shapes}) > 1
         ]
@@ -114,6 +115,17 @@ class Checkpoints:
         self._manager.close()
 
 
-def _shapes(tree: Any) -> dict[str, tuple]:
+def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+    """Every array's shape, by names that are the same for the dicts and lists Orbax keeps."""
+
+    def name(key: Any) -> str:
+        return str(
+            next(getattr(key, kind) for kind in ("name", "key", "idx") if hasattr(key, kind))
+        )
+
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path): tuple(leaf.shape) for path, leaf in leaves}
+    return {
+        ".".join(map(name, path)): tuple(leaf.shape)
+        for path, leaf in leaves
+        if hasattr(leaf, "shape")
+    }

@@ -101,8 +101,7 @@ class Layout:
         if self.mesh is None:
             return tree
         if self.shard_weights:
-            whole = jax.tree.map(lambda _: along(self.mesh, None), tree)
-            tree = jax.jit(lambda tree: tree, out_shardings=whole)(tree)
+            tree = jax.jit(lambda tree: tree, out_shardings=along(self.mesh, None))(tree)
         return home(tree)
 
     def _of(self, leaf: Any) -> NamedSharding:
@@ -115,9 +114,7 @@ class Layout:
         return along(self.mesh, axis)
 
 
-def layout(
-    devices: int | Sequence[jax.Device] | None = None, *, shard_weights: bool = False
-) -> Layout:
+def layout(devices: int | Sequence[Any] | None = None, *, shard_weights: bool = False) -> Layout:
     """The layout over some devices: a number of them, a list, or None for all of all processes."""
     found = jax.devices()
     if hosts.several() and devices is not None:

@@ -70,7 +70,7 @@ def fit(
     checkpoint_seconds: float = 30.0,
     monitor: Callable[[int, Model], None] | None = None,
     block: int | None = None,
-    devices: int | Sequence[jax.Device] | None = None,
+    devices: int | Sequence[Any] | None = None,
     shard_weights: bool = False,
     accumulate: int = 1,
     profile: str | os.PathLike | None = None,
