@@ -88,7 +88,7 @@ class InMemory(Source):
     def identity(self):
         digest = hashlib.sha256(f"{self.factor} {self.classes}".encode())
         for array in self.data:
-            digest.update(np.asarray(array))
+            digest.update(np.asarray(array).tobytes())
         return digest.hexdigest()[:16]
 
 
