@@ -20,10 +20,10 @@ import numpy as np
 import dmm
 from dmm.diagnostics import consistency
 from dmm.experiments import superres
-from dmm.experiments._costs import peak_memory
 from dmm.experiments._photographs import photographs
 from dmm.networks.flat import like
 from dmm.training import fitting, loop
+from dmm.training.costs import peak_memory
 
 MULTIPLIERS, ATTENTION = (1, 1, 2, 2, 4, 4), (3, 4, 5)
 MEAN_OF = 50  # steps at the start and at the end whose losses are averaged

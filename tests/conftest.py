@@ -15,7 +15,7 @@ QUICK = (
     "--xla_backend_optimization_level=1",  # for tests that run for long: see `optimised`
 )
 os.environ["XLA_FLAGS"] = " ".join([*QUICK, os.environ.get("XLA_FLAGS", "")])
-os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # level 0, for the others: half the time again
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # level 0, for the others: half the time again
 
 # Before anything imports dmm: every annotation of the mathematics is then checked at every call.
 CHECKED = (
@@ -59,9 +59,10 @@ def pytest_collection_finish():
 @pytest.fixture
 def optimised():
     """For a test that runs for longer than it compiles."""
+    usual = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
     yield
-    jax.config.update("jax_disable_most_optimizations", True)
+    jax.config.update("jax_disable_most_optimizations", usual)
 
 
 @pytest.fixture

@@ -22,8 +22,6 @@ from dmm.datasets.crew import Crew
 
 SIZE = 8
 
-pytestmark = pytest.mark.usefixtures("quick_compiling")
-
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left():

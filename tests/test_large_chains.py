@@ -19,7 +19,6 @@ from table import THREE, assert_mean
 
 KEY = jax.random.key(0)
 x64 = pytest.mark.usefixtures("x64")
-pytestmark = pytest.mark.usefixtures("quick_compiling")
 
 
 class Fixed(Denoiser):

@@ -10,10 +10,8 @@ from PIL import Image
 from dmm import experiments
 from dmm.datasets import downsample
 from dmm.experiments import superres
-from dmm.experiments._costs import products
 from dmm.experiments._photographs import InMemory, encodings, photographs, waves
-
-pytestmark = pytest.mark.usefixtures("quick_compiling")
+from dmm.training.costs import flops
 
 
 def test_batches_are_mirrored_photographs_with_what_is_seen_of_them():
@@ -93,10 +91,10 @@ def test_operations_of_products():
     def branches(x):
         return jax.lax.cond(x[0, 0] > 0, lambda x: x @ square, loop, x)
 
-    assert products(lambda x: x @ square, jnp.ones((2, 3))) == 2 * 2 * 3 * 3
-    assert products(convolve, image) == 2 * 8 * 8 * 7 * 5 * 9
-    assert products(loop, square) == products(branches, square) == 4 * 2 * 27
-    assert products(jax.jit(loop), square) == 4 * 2 * 27
+    assert flops(lambda x: x @ square, jnp.ones((2, 3))) == 2 * 2 * 3 * 3
+    assert flops(convolve, image) == 2 * 8 * 8 * 7 * 5 * 9
+    assert flops(loop, square) == flops(branches, square) == 4 * 2 * 27
+    assert flops(jax.jit(loop), square) == 4 * 2 * 27
 
 
 def test_the_network_of_the_real_run_has_thirty_to_sixty_million_weights():

@@ -12,8 +12,6 @@ import pytest
 import dmm
 from dmm.networks.published import convert
 
-pytestmark = pytest.mark.usefixtures("quick_compiling")
-
 SMALL = {"channels": 32, "multipliers": (1, 2), "blocks": 1, "attention": (1,), "heads": 2}
 LIGHT = {**SMALL, "channels": 8, "multipliers": (1,), "attention": (0,)}
 

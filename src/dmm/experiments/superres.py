@@ -20,7 +20,7 @@ from dmm.diagnostics import bicubic, consistency, diversity, psnr, sharpness, ss
 from dmm.plots import figure, image_grid
 
 from ..runs import Run, Table
-from ._costs import peak_memory, products
+from ..training.costs import flops, peak_memory
 from ._fits import timed_fit
 from ._photographs import LEVELS, Photographs, encodings, photographs
 
@@ -242,7 +242,7 @@ def operations(model: dmm.Model) -> float:
     def call(image, given):
         return model.network(image, jnp.ones(()), model.observed(given))
 
-    return products(call, image, model.given_like)
+    return float(flops(call, image, model.given_like))
 
 
 def show(
