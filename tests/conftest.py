@@ -15,7 +15,8 @@ QUICK = (
     "--xla_backend_optimization_level=1",  # for tests that run for long: see `optimised`
 )
 os.environ["XLA_FLAGS"] = " ".join([*QUICK, os.environ.get("XLA_FLAGS", "")])
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # level 0, for the others: half the time again
+# Level 0, for all that is not marked `optimised`: half the time again.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 # Before anything imports dmm: every annotation of the mathematics is then checked at every call.
 CHECKED = (
