@@ -132,9 +132,10 @@ class Model(eqx.Module):
         share = None
         if supports(process, HasDensity):
             # A pilot, with noise of its own, says how much the bound's control variate can do.
-            pilots = min(n, 512, batch_size)
+            pilots = min(n, 512)
             few = jax.tree.map(lambda leaf: leaf[:pilots], (x, given))
-            share = _share(self, process, jax.random.split(pilot_key, pilots), *few)
+            pilot_keys = jax.random.split(pilot_key, pilots)
+            share = _share(self, process, batch_size, pilot_keys, *few)
         args = (jax.random.split(key, n), x, given)
         return batched(
             lambda shared, *args: _elbo(shared[0], shared[0].process, draws, shared[1], *args),
@@ -310,14 +311,14 @@ def _sample(model: Model, settings: _SampleSettings, keys: Key, which: Array, gi
 
 
 @eqx.filter_jit
-def _share(model: Model, process: Tractable, keys, x, given):
+def _share(model: Model, process: Tractable, batch_size: int, keys, x, given):
     observed = None if given is None else jax.vmap(model.observed)(given)
 
     def score(i, y, tau):
         return Learned(model, jax.tree.map(lambda leaf: leaf[i], observed))(y, tau)
 
     x0 = jax.vmap(model.units.forward)(x)
-    return unexplained(process, score, model.times, keys, x0)
+    return unexplained(process, score, model.times, keys, x0, batch_size=batch_size)
 
 
 @eqx.filter_jit

@@ -102,11 +102,12 @@ def unexplained(
     x0: Point,
     *,
     nodes: int = 24,
+    batch_size: int | None = None,
 ) -> Share:
     """E Φ(u, s)/E Φ(u, 0) over time, u the target: how much of it a score leaves unexplained.
 
     Estimated at `nodes` times from stacked data x_0 with a key each, one draw a point and time.
-    `score_fn(i, x, τ)` is the score for data point number i.
+    `score_fn(i, x, τ)` is the score for data point number i; so many points at once, or all.
     """
     t = jnp.linspace(schedule.t_min, 1.0, nodes)
     taus = jax.vmap(schedule.tau)(t)
@@ -119,7 +120,8 @@ def unexplained(
 
     def at(node):
         tau, keys = node
-        left, whole = jax.vmap(one, (None, 0, 0, 0))(tau, keys, jnp.arange(len(keys)), x0)
+        points, most = (keys, jnp.arange(len(keys)), x0), min(batch_size or len(keys), len(keys))
+        left, whole = jax.lax.map(lambda point: one(tau, *point), points, batch_size=most)
         return left.mean(), whole.mean()
 
     # One time after another: all at once would take more memory than the bound itself.
