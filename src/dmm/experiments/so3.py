@@ -29,7 +29,7 @@ PRESETS = {
     "smoke": {
         "components": "4", "steps": 20, "width": 16, "batch_size": 32,
         "baseline_steps": 4, "baseline_batch": 8, "test_points": 20, "flow_steps": 4,
-        "sampler_steps": "2,4", "sampler_draws": 200,
+        "sampler_steps": "2", "sampler_draws": 200,
     },
     "laptop": {
         "components": "16", "steps": 10_000, "width": 256, "batch_size": 256, "baseline_steps": 200,
