@@ -136,7 +136,8 @@ def main() -> None:
             flush=True,
         )
         if chosen.json:
-            record = {"settings": vars(chosen), **about(), "methods": rows}
+            kept = {k: v for k, v in vars(chosen).items() if k not in ("references", "json")}
+            record = {"settings": kept, **about(), "methods": rows}
             Path(chosen.json).write_text(json.dumps(record, indent=1))
             np.savez_compressed(Path(chosen.json).with_suffix(".npz"), **clouds)
     if rows[0]["method"] == "ours":
