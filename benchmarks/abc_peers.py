@@ -6,8 +6,8 @@ import numpy as np
 from peer import Outcome, Problem, Settings
 
 POWERS = 4  # of every statistic, as regressors
-KEPT = 0.01  # the share of simulations that rejection keeps, and at least `LEAST`
-LEAST = 100
+KEPT = 0.01  # the share of simulations that rejection keeps, but never less or more than
+LEAST, MOST = 100, 1_000
 PARTICLES = 1024  # of sequential Monte Carlo, at most a tenth of the simulations
 SURVIVORS = 0.5  # the share of distinct particles that a new tolerance keeps
 
@@ -37,7 +37,7 @@ def semi_automatic(problem: Problem, settings: Settings) -> Outcome:
     trained = time.perf_counter() - start
 
     start, draws, random = time.perf_counter(), [], np.random.default_rng(settings.seed)
-    kept = max(LEAST, int(KEPT * (len(theta) - half)))
+    kept = min(max(LEAST, int(KEPT * (len(theta) - half))), MOST)
     for seen in problem.observed_features:
         gap = (summaries - regressors(seen[None]) @ weights) / unit
         nearest = np.argsort(np.sum(gap**2, 1))[:kept]

@@ -11,18 +11,22 @@ import numpy as np
 from dmm.datasets import GAndK, tasks
 from dmm.datasets.gandk import features
 
+CHUNK = 4096  # simulations at a time
 TASKS = ("gandk", "gandk_10000", *tasks.TASKS)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How much work to do; `width` 0 and `epochs` 0 leave every method its own defaults."""
+    """How much work to do, and where; 0 leaves every method its own default."""
 
     samples: int
     seed: int
     threads: int
-    width: int
-    epochs: int
+    width: int = 0
+    epochs: int = 0
+    batch_size: int = 0
+    minutes: float = 0.0  # of training, at most; 0: no limit
+    device: str = "cpu"  # of PyTorch
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,6 @@ def make_problem(name: str, simulations: int, observations: int, seed: int) -> P
     """A task with simulations of its prior; the observations do not depend on the seed."""
     task = make_task(name)
     keys = jax.random.split(jax.random.key(seed), simulations)
-    theta, x = jax.jit(jax.vmap(task.sample))(keys)
+    theta, x = jax.jit(lambda keys: jax.lax.map(task.sample, keys, batch_size=CHUNK))(keys)
     observed = np.stack([task.observation(i) for i in range(observations)])
     return Problem(name, np.asarray(theta), np.asarray(x), observed)

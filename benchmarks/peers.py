@@ -3,10 +3,12 @@
     pip install .[peers]
     python benchmarks/peers.py --task gandk --simulations 10000 --json FILE
     python benchmarks/peers.py --task gandk --methods ours,npse     # the head-to-head
+    python benchmarks/peers.py --merge FILE FILE --json FILE        # of methods run apart
 
 Methods: `ours`; semi-automatic ABC and Wasserstein SMC-ABC, written here; NPE with a neural spline
-flow, NLE, NRE and NPSE of the package `sbi`. Each runs in a process of its own, on the CPU. Errors
-are to reference draws of the true posterior, made once and kept with `--references FILE`:
+flow, NLE, NRE and NPSE of the package `sbi`. Each runs in a process of its own, on the CPU; those
+of `sbi` on a GPU with `--device cuda`. Give runs side by side cores of their own by `taskset`.
+Errors are to reference draws of the true posterior, made once and kept with `--references FILE`:
 Wasserstein-1 distances of the marginals in units of their standard deviations, and the accuracy of
 a classifier (0.5 is perfect). With `--json FILE`, draws for the first observation go to FILE.npz.
 """
@@ -19,6 +21,7 @@ import platform
 import resource
 import time
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -40,6 +43,7 @@ METHODS = {
     "npse": sbi_peers.npse,
 }
 SHOWN = 2_000  # draws kept for pictures
+NOT_KEPT = ("references", "json", "merge")  # of the settings
 
 
 def measured(name: str, problem: Problem, settings: Settings) -> tuple[Outcome, float]:
@@ -95,6 +99,31 @@ def compare(one: dict, other: dict) -> str:
     )
 
 
+def save(path: str, record: dict, clouds: dict[str, np.ndarray]) -> None:
+    """The figures as JSON, the draws beside them."""
+    Path(path).write_text(json.dumps(record, indent=1))
+    np.savez_compressed(Path(path).with_suffix(".npz"), **clouds)
+
+
+def merged(paths: list[str]) -> tuple[dict, dict[str, np.ndarray]]:
+    """What several runs saved as one; settings that differ go to the methods."""
+    records, clouds = [], {}
+    for path in paths:
+        records.append(json.loads(Path(path).read_text()))
+        clouds |= np.load(Path(path).with_suffix(".npz"))
+    first = records[0]
+    alike = {
+        name: value
+        for name, value in first["settings"].items()
+        if all(record["settings"][name] == value for record in records)
+    }
+    rows = []
+    for record in records:
+        own = {k: v for k, v in record["settings"].items() if k not in (*alike, "methods")}
+        rows += [own | row for row in record["methods"]]
+    return first | {"settings": alike, "methods": rows}, clouds
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", default="gandk", choices=TASKS)
@@ -106,10 +135,19 @@ def main() -> None:
     parser.add_argument("--references", help="a file of reference draws, written if there is none")
     parser.add_argument("--width", type=int, default=0, help="of networks; 0: their own defaults")
     parser.add_argument("--epochs", type=int, default=0, help="at most, for sbi; 0: its default")
+    parser.add_argument("--batch-size", type=int, default=0, help="for sbi; 0: its default")
+    parser.add_argument("--minutes", type=float, default=0, help="of training, at most, for sbi")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="for sbi")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", help="write the figures to this file, a method at a time")
+    parser.add_argument("--merge", nargs="+", metavar="FILE", help="join these; run nothing")
     chosen = parser.parse_args()
+    if chosen.merge:
+        if not chosen.json:
+            parser.error("--merge: name the file to write with --json")
+        save(chosen.json, *merged(chosen.merge))
+        return
     methods = chosen.methods.split(",")
     if unknown := set(methods) - set(METHODS):
         parser.error(f"--methods: {', '.join(sorted(unknown))}; choose from {', '.join(METHODS)}")
@@ -117,9 +155,10 @@ def main() -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: chosen.threads])
     problem = make_problem(chosen.task, chosen.simulations, chosen.observations, chosen.seed)
     references = reference_draws(problem, chosen.reference_samples, chosen.references)
-    settings = Settings(chosen.samples, chosen.seed, chosen.threads, chosen.width, chosen.epochs)
+    chosen.reference_samples = references.shape[1]
+    settings = Settings(**{f.name: getattr(chosen, f.name) for f in fields(Settings)})
     rows: list[dict] = []
-    clouds = {"reference": references[0][:SHOWN]}
+    clouds = {"reference": references[0][:SHOWN].astype(np.float32)}
     fresh = multiprocessing.get_context("spawn")
     for name in methods:
         load = os.getloadavg()[0]
@@ -136,10 +175,8 @@ def main() -> None:
             flush=True,
         )
         if chosen.json:
-            kept = {k: v for k, v in vars(chosen).items() if k not in ("references", "json")}
-            record = {"settings": kept, **about(), "methods": rows}
-            Path(chosen.json).write_text(json.dumps(record, indent=1))
-            np.savez_compressed(Path(chosen.json).with_suffix(".npz"), **clouds)
+            kept = {k: v for k, v in vars(chosen).items() if k not in NOT_KEPT}
+            save(chosen.json, {"settings": kept, **about(), "methods": rows}, clouds)
     if rows[0]["method"] == "ours":
         for other in rows[1:]:
             if other["training_seconds"] > 0:
@@ -155,7 +192,7 @@ def about() -> dict:
         except PackageNotFoundError:
             continue
     when = time.strftime("%Y-%m-%d")
-    return {"device": "cpu", "cores": os.cpu_count(), "date": when, "versions": versions}
+    return {"cores": os.cpu_count(), "date": when, "versions": versions}
 
 
 if __name__ == "__main__":

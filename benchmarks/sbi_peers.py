@@ -12,7 +12,10 @@ import jax
 import numpy as np
 from peer import Outcome, Problem, Settings
 
-CHAINS = {"num_chains": 100, "warmup_steps": 50, "thin": 1}  # of slice sampling
+CHAINS = {  # of slice sampling; sbi adapts for 50 steps more, before the warm-up
+    "cpu": {"num_chains": 100, "warmup_steps": 50, "thin": 1},
+    "cuda": {"num_chains": 250, "warmup_steps": 100, "thin": 1},
+}
 RAW = 1_000  # draws before rejection, which tell of leakage
 
 
@@ -51,7 +54,7 @@ def npe(problem: Problem, settings: Settings) -> Outcome:
     from sbi.neural_nets import posterior_nn
 
     options = _wide(problem.features, settings, flow=True)
-    trainer = NPE(_prior(problem), density_estimator=posterior_nn("nsf", **options), **_QUIET)
+    trainer = NPE(density_estimator=posterior_nn("nsf", **options), **_common(problem, settings))
     return _amortised(trainer, problem, settings, {})
 
 
@@ -62,7 +65,7 @@ def npse(problem: Problem, settings: Settings) -> Outcome:
 
     options = _wide(problem.features, settings)
     estimator = {"vf_estimator": posterior_score_nn(**options)} if options else {}
-    trainer = NPSE(_prior(problem), **estimator, **_QUIET)
+    trainer = NPSE(**estimator, **_common(problem, settings))
     return _amortised(trainer, problem, settings, {})
 
 
@@ -72,8 +75,8 @@ def nre(problem: Problem, settings: Settings) -> Outcome:
     from sbi.neural_nets import classifier_nn
 
     options = _wide(problem.features, settings, reads="embedding_net_x")
-    trainer = NRE(_prior(problem), classifier=classifier_nn("resnet", **options), **_QUIET)
-    return _amortised(trainer, problem, settings, _chains())
+    trainer = NRE(classifier=classifier_nn("resnet", **options), **_common(problem, settings))
+    return _amortised(trainer, problem, settings, _chains(settings))
 
 
 def nle(problem: Problem, settings: Settings) -> Outcome:
@@ -85,9 +88,9 @@ def nle(problem: Problem, settings: Settings) -> Outcome:
     from sbi.neural_nets import likelihood_nn
 
     options = {"hidden_features": settings.width} if settings.width else {}
-    trainer = NLE(_prior(problem), density_estimator=likelihood_nn("maf", **options), **_QUIET)
+    trainer = NLE(density_estimator=likelihood_nn("maf", **options), **_common(problem, settings))
     x, observed = problem.data(problem.x), problem.data(problem.observed)
-    return _amortised(trainer, problem, settings, _chains(), (x, observed))
+    return _amortised(trainer, problem, settings, _chains(settings), (x, observed))
 
 
 _QUIET: dict[str, Any] = {"show_progress_bars": False}
@@ -103,32 +106,68 @@ def _amortised(
     torch.set_num_threads(settings.threads)
     x, observed = data or (problem.features, problem.observed_features)
     theta, x, observed = (
-        torch.tensor(a, dtype=torch.float32) for a in (problem.theta, x, observed)
+        torch.tensor(a, dtype=torch.float32, device=settings.device)
+        for a in (problem.theta, x, observed)
     )
     start = time.perf_counter()
-    epochs = {"max_num_epochs": settings.epochs} if settings.epochs else {}
-    trainer.append_simulations(theta, x).train(**epochs)
+    converged = _train(trainer.append_simulations(theta, x), settings)
     trained = time.perf_counter() - start
     posterior = trainer.build_posterior(**build)
     shape, draws, taken = (settings.samples,), [], []
     for seen in observed:
         start = time.perf_counter()
-        draws.append(posterior.sample(shape, x=seen, **_QUIET).detach().numpy())
+        draws.append(posterior.sample(shape, x=seen, **_QUIET).numpy(force=True))
         taken.append(time.perf_counter() - start)
-    extra = {"epochs": len(trainer.summary["training_loss"])}
+    extra = {"epochs": len(trainer.summary["training_loss"]), "converged": converged}
+    if settings.device == "cuda":
+        extra["device"] = torch.cuda.get_device_name()
     if not build:
         raw = posterior.sample((RAW,), x=observed[0], reject_outside_prior=False, **_QUIET)
-        extra["leakage"] = 1 - float(problem.inside(raw.detach().numpy()).mean())
+        extra["leakage"] = 1 - float(problem.inside(raw.numpy(force=True)).mean())
     return Outcome(np.stack(draws), trained, float(np.mean(taken)), len(theta), extra)
 
 
-def _chains() -> dict[str, Any]:
+def _train(trainer: Any, settings: Settings) -> bool:
+    """Train to sbi's own criterion, or till the time is up; the best weights are kept either way.
+
+    Returns whether the criterion was met.
+    """
+    from torch.utils.data import TensorDataset
+
+    # Batches at once: row by row, as by default, takes longer than the steps themselves.
+    TensorDataset.__getitems__ = lambda self, rows: [part[rows] for part in self.tensors]
+    options: dict[str, Any] = {"dataloader_kwargs": {"collate_fn": list}}
+    if settings.epochs:
+        options["max_num_epochs"] = settings.epochs
+    if settings.batch_size:
+        options["training_batch_size"] = settings.batch_size
+    end = time.perf_counter() + 60 * settings.minutes if settings.minutes else float("inf")
+    criterion, met = trainer._converged, False
+
+    def over(epoch: int, patience: int) -> bool:
+        nonlocal met
+        met = criterion(epoch, patience)
+        late = epoch > 0 and time.perf_counter() > end
+        if late and not met:
+            trainer._neural_net.load_state_dict(trainer._best_model_state_dict)
+        return met or late
+
+    trainer._converged = over
+    trainer.train(**options)
+    return met
+
+
+def _chains(settings: Settings) -> dict[str, Any]:
     from sbi.inference.posteriors import MCMCPosteriorParameters
 
-    return {"posterior_parameters": MCMCPosteriorParameters(**CHAINS)}
+    return {"posterior_parameters": MCMCPosteriorParameters(**CHAINS[settings.device])}
 
 
-def _prior(problem: Problem) -> Any:
+def _common(problem: Problem, settings: Settings) -> dict[str, Any]:
+    return {"prior": _prior(problem, settings), "device": settings.device, **_QUIET}
+
+
+def _prior(problem: Problem, settings: Settings) -> Any:
     """The prior of the task as one of PyTorch's: uniform, Gaussian or log-normal."""
     import torch
     from numpyro import distributions as known
@@ -139,13 +178,16 @@ def _prior(problem: Problem) -> Any:
         law = law.base_dist
     d = problem.theta.shape[1]
 
+    def tensor(value):
+        return torch.tensor(np.array(value), dtype=torch.float32, device=settings.device)
+
     def vector(value):
-        return torch.tensor(np.array(np.broadcast_to(np.asarray(value), (d,))), dtype=torch.float32)
+        return tensor(np.broadcast_to(np.asarray(value), (d,)))
 
     if isinstance(law, known.Uniform):
         return BoxUniform(vector(law.low), vector(law.high))
     if isinstance(law, known.MultivariateNormal):
-        covariance = torch.tensor(np.asarray(law.covariance_matrix), dtype=torch.float32)
+        covariance = tensor(law.covariance_matrix)
         return torch.distributions.MultivariateNormal(vector(law.loc), covariance)
     kinds = {known.Normal: "Normal", known.LogNormal: "LogNormal"}
     if type(law) not in kinds:
