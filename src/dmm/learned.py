@@ -1,7 +1,7 @@
 """A model's network as a score function: what objectives, samplers and bounds are given."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,26 +10,34 @@ from jaxtyping import Array
 
 from ._types import Given, Key, Point, Score, ScoreFn, Time
 from .networks import Stochastic
+from .parameterisations import Conditioned
 from .parameterisations.chains import PredictsStates
 from .processes.chain import Denoiser
 from .processes.coordinates import Rows, rowwise
 
 
+class Observed(NamedTuple):
+    """One observation: encoded, and as the network takes it, which may have read it already."""
+
+    encoded: Given
+    read: Given
+
+
 class Learned(eqx.Module):
     """A model's score as a function of (x, τ), given an observation, guided where asked.
 
-    The observation is as `Model.observed` gives it, so that networks which embed it do so once.
+    The observation is as `Model.observed` gives it, so that networks which read it do so once.
     """
 
     model: Any  # a `Model`
-    observed: Given = None
+    observed: Observed | None = None
     present: Array | float = 1.0
     key: Key | None = None  # for a network with dropout
     guidance: float = eqx.field(static=True, default=1.0)
 
     def __call__(self, x: Point, tau: Time) -> Score:
-        def score(output, tau):
-            return self.model.parameterisation.score(self.model.process, output, x, tau)
+        def score(head, output, tau):
+            return head.score(self.model.process, output, x, tau)
 
         return self._guided(score, x, tau)
 
@@ -42,8 +50,7 @@ class Learned(eqx.Module):
     def bridge(self, x: Array, tau: Time, earlier: Time) -> Array | Rows:
         """The law of every coordinate of a chain at an earlier time: logits."""
 
-        def bridge(output, tau):
-            head = self.model.parameterisation
+        def bridge(head, output, tau):
             return head.bridge(self.model.process, output, x, tau, earlier)
 
         return self._guided(bridge, x, tau)
@@ -52,18 +59,22 @@ class Learned(eqx.Module):
         """f of the network's output; guided, u + w(c − u), u with the observation hidden."""
         tau = jnp.maximum(tau, self.model.schedule.tau_min)
         if self.guidance == 0.0:
-            return f(self._output(x, tau, 0.0), tau)
-        conditional = f(self._output(x, tau, self.present), tau)
+            return self._applied(f, x, tau, 0.0)
+        conditional = self._applied(f, x, tau, self.present)
         if self.guidance == 1.0:
             return conditional
-        free = f(self._output(x, tau, 0.0), tau)
+        free = self._applied(f, x, tau, 0.0)
         return rowwise(Partial(_guide, self.guidance), free, conditional)
 
-    def _output(self, x: Point, tau: Time, present: Array | float) -> Any:
-        model = self.model
-        inputs = model.parameterisation.inputs(model.process, x, tau)
+    def _applied(self, f: Callable, x: Point, tau: Time, present: Array | float) -> Any:
+        model, head = self.model, self.model.parameterisation
+        encoded, read = self.observed or (None, None)
+        if isinstance(head, Conditioned):
+            head = head.given(encoded, present)
+        inputs = head.inputs(model.process, x, tau)
         dropout = {"key": self.key} if isinstance(model.network, Stochastic) else {}
-        return model.network(inputs, tau, self.observed, present, **dropout)
+        output = model.network(inputs, tau, read, present, **dropout)
+        return f(head, output, tau)
 
 
 def _guide(weight, free, conditional):

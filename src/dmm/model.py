@@ -13,10 +13,10 @@ from . import storage
 from ._batches import batched
 from ._checks import at_least, instance, numbers
 from ._types import Given, Key, Point, Score, Time
-from .learned import Learned
+from .learned import Learned, Observed
 from .likelihood import elbo, flow_log_likelihood, unexplained
-from .networks import Embedded, Observations
-from .parameterisations import Parameterisation
+from .networks import Observations, Reader
+from .parameterisations import Conditioned, Parameterisation
 from .parameterisations.chains import PredictsStates
 from .processes import HasDensity, Noising, Tractable, supports
 from .processes.coordinates import whole
@@ -34,7 +34,7 @@ class Model(eqx.Module):
     process: Noising
     schedule: Schedule
     times: Schedule
-    parameterisation: Parameterisation
+    parameterisation: Parameterisation | Conditioned
     network: Any
     units: Units
     observations: Observations | None
@@ -47,13 +47,13 @@ class Model(eqx.Module):
         """The score at a state x, in the process's units; frozen below the schedule's τ_min."""
         return whole(Learned(self, self.observed(given), present)(x, tau))
 
-    def observed(self, given: Given) -> Given:
-        """One observation as the network takes it: encoded, and embedded where it does that."""
+    def observed(self, given: Given) -> Observed | None:
+        """What is made of one observation, once for all that is done with it."""
         if self.observations is None or given is None:
             return None
         encoded = self.observations.encode(given)
-        embeds = isinstance(self.network, Embedded)
-        return self.network.embedding(encoded) if embeds else encoded
+        reads = isinstance(self.network, Reader)
+        return Observed(encoded, self.network.read(encoded) if reads else encoded)
 
     def sample(
         self,

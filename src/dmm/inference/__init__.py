@@ -1,6 +1,7 @@
 """Posteriors from simulators: priors, simulations, and what is asked of a posterior."""
 
 from .composition import sample_composed
+from .guess import linear_guess
 from .infer import infer
 from .posterior import MisspecificationWarning, Posterior, load_posterior
 from .priors import Parameters, Prior
@@ -16,6 +17,7 @@ __all__ = [
     "SimulationError",
     "Weighted",
     "infer",
+    "linear_guess",
     "load_posterior",
     "nuts",
     "run_simulations",

@@ -8,7 +8,7 @@ from jaxtyping import Array
 
 from .._checks import at_least
 from .._types import Given, Key, Point
-from ..learned import Learned
+from ..learned import Learned, Observed
 from ..model import Model, check_key
 from ..processes import AbstractDiffusion, supports
 from ..spaces.tangent import draw_noise, move
@@ -24,7 +24,7 @@ class Composed(eqx.Module):
     """
 
     model: Model
-    observed: Given  # embedded and stacked
+    observed: Observed  # stacked
     count: int = eqx.field(static=True)
     at_rest: bool = eqx.field(static=True)
 

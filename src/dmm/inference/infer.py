@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,9 +16,11 @@ from .._checks import at_least, finite, instance, numbers
 from .._types import Given, Key
 from ..model import check_key
 from ..networks import observe
-from ..processes import Noising
+from ..parameterisations.guessed import is_isotropic
+from ..processes import Noising, default_process
 from ..training import Example, Simulator, fit
 from .embeddings import by_feature, with_embedding
+from .guess import linear_guess
 from .posterior import Posterior
 from .priors import Prior
 from .rounds import Truncated, claim
@@ -96,7 +99,7 @@ def infer(
     process = settings.get("process")
     instance(Noising, "dmm.OrnsteinUhlenbeck(dmm.Euclidean(2))", process=process)
     if process is None:
-        settings["space"] = prior.space
+        process = settings["process"] = default_process(prior.space)
     elif process.data != prior.space:
         raise ValueError(
             f"process: is of points of {process.data}, but the model works on "
@@ -180,7 +183,7 @@ def _fit_pairs(
     # Of few simulations the best weights come early: they are looked for about fifty times.
     chosen = {"units": prior.parameters.units(points), "block": int(np.clip(steps // 50, 10, 100))}
     settings = chosen | {"observations": observations} | settings | {"steps": steps}
-    model = fit(points, given=x, key=key, run=run, **settings)
+    model = fit(points, given=x, key=key, run=run, **_with_guess(key, points, x, settings))
     return Posterior(model, prior.parameters, Seen.of(model, x), prior)
 
 
@@ -211,8 +214,21 @@ def _fit_fresh(
     observations = observe(x, by_feature=features)
     units = prior.parameters.units(points)
     settings = {"units": units, "observations": observations} | settings
-    model = fit(Simulator(draw), key=key, run=run, **settings)
+    model = fit(Simulator(draw), key=key, run=run, **_with_guess(key, points, x, settings))
     return Posterior(model, prior.parameters, Seen.of(model, x), prior)
+
+
+def _with_guess(key: Key, points: Any, x: Given, settings: dict) -> dict:
+    """The settings with a guess to start from, where the process and the network can have one.
+
+    A network that is made already has inputs for another parameterisation.
+    """
+    made = isinstance(settings["network"], eqx.Module)
+    if made or settings.get("parameterisation") or not is_isotropic(settings["process"]):
+        return settings
+    points = jax.vmap(settings["units"].forward)(points)
+    observed = jax.vmap(settings["observations"].encode)(x)
+    return settings | {"parameterisation": linear_guess(key, points, observed)}
 
 
 def _finite(theta: Any, x: Given) -> tuple[Any, Given]:

@@ -1,6 +1,6 @@
 """Networks: (inputs, tau, given, present) to a pytree in the shape the score is made from."""
 
-from .base import Stochastic
+from .base import Reader, Stochastic
 from .centred import Centred
 from .embedded import Embedded
 from .mlp import MLP
@@ -20,6 +20,7 @@ __all__ = [
     "Embedded",
     "Observations",
     "OneHot",
+    "Reader",
     "ResNet",
     "SeriesEncoder",
     "SetEncoder",

@@ -1,4 +1,4 @@
-"""What networks have in common: a call, and for some a source of randomness."""
+"""What networks have in common: a call; for some a source of randomness, or a reading."""
 
 import abc
 
@@ -21,3 +21,14 @@ class Stochastic(eqx.Module):
         key: Key | None = None,
     ) -> PyTree:
         """Outputs for one point."""
+
+
+class Reader(eqx.Module):
+    """A network that reads its observation once, for all that a model does with it.
+
+    What it has read stands for `given` where it is called.
+    """
+
+    @abc.abstractmethod
+    def read(self, given: Given) -> Given:
+        """What the network makes of one encoded observation."""

@@ -2,18 +2,18 @@
 
 import math
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from .._types import Given, Key, Time
+from .base import Reader
 from .flat import flatten, size
 from .layers import Dense
 from .mlp import MLP
 
 
-class Centred(eqx.Module):
+class Centred(Reader):
     """A perceptron that also sees how far its inputs are from where the observation puts them.
 
     Of an observation ξ it learns a centre c(ξ) and a width w(ξ) for each of the inputs u, and sees
@@ -46,15 +46,21 @@ class Centred(eqx.Module):
         seen = jax.ShapeDtypeStruct((3 * d,), jnp.result_type(float))
         self.rest = MLP(keys[0], seen, outputs, given, width=width, depth=depth)
 
-    def __call__(
-        self, inputs: PyTree, tau: Time, given: Given = None, present: Array | float = 1.0
-    ) -> PyTree:
-        u, seen = flatten(inputs), jnp.asarray(present, float) * flatten(given)
-        h = seen
+    def read(self, given: Given) -> tuple[Array, Array, Array]:
+        """The observation, the centre and the log of the width."""
+        seen = h = flatten(given)
         for layer in self.reader:
             h = jax.nn.silu(layer(h))
         h = jnp.concatenate([seen, h])
+        return seen, self.centre(h), jnp.clip(self.log_width(h), -9.0, 2.0)
+
+    def __call__(
+        self, inputs: PyTree, tau: Time, given: Given = None, present: Array | float = 1.0
+    ) -> PyTree:
+        u, (seen, centre, log_width) = flatten(inputs), given
+        # Without the observation: where standard data lie.
+        centre, log_width = present * centre, present * log_width
         noise = jnp.exp(self.log_gain) * -jnp.expm1(-tau)
-        scale = jnp.sqrt(jnp.exp(2 * jnp.clip(self.log_width(h), -9.0, 2.0)) + noise)
-        away = (u - self.centre(h)) / scale
-        return self.rest(jnp.concatenate([u, away, jnp.log(scale)]), tau, given, present)
+        scale = jnp.sqrt(jnp.exp(2 * log_width) + noise)
+        away = (u - centre) / scale
+        return self.rest(jnp.concatenate([u, away, jnp.log(scale)]), tau, seen, present)

@@ -8,11 +8,11 @@ import jax
 from jaxtyping import Array, PyTree
 
 from .._types import Given, Key, Time
-from .base import Stochastic
+from .base import Reader, Stochastic
 from .mlp import MLP
 
 
-class Embedded(Stochastic):
+class Embedded(Stochastic, Reader):
     """A network after an `embedding` of its observation, such as an encoder of images.
 
     Models embed an observation once for all that they do with it: all draws and all steps of a
@@ -36,6 +36,11 @@ class Embedded(Stochastic):
         features = jax.eval_shape(self.embedding, given)
         self.network = network(network_key, inputs, outputs, features)
 
+    def read(self, given: Given) -> Given:
+        """The embedding, and what the network after it reads of that."""
+        features = self.embedding(given)
+        return self.network.read(features) if isinstance(self.network, Reader) else features
+
     def __call__(
         self,
         inputs: PyTree,
@@ -44,6 +49,6 @@ class Embedded(Stochastic):
         present: Array | float = 1.0,
         key: Key | None = None,
     ) -> PyTree:
-        """Outputs for one point; `given` is embedded already."""
+        """Outputs for one point."""
         dropout = {"key": key} if isinstance(self.network, Stochastic) else {}
         return self.network(inputs, tau, given, present, **dropout)

@@ -2,12 +2,14 @@
 
 from .cross_entropy import WithCrossEntropy
 from .discrete_time import DiscreteTime, autoencoder
+from .pooled import Pooled
 from .score_matching import Explicit, Implicit, denoising, implicit
 
 __all__ = [
     "DiscreteTime",
     "Explicit",
     "Implicit",
+    "Pooled",
     "WithCrossEntropy",
     "autoencoder",
     "denoising",

@@ -4,8 +4,9 @@ import abc
 import functools
 
 import equinox as eqx
+from jaxtyping import Array
 
-from .._types import Point, Score, Time
+from .._types import Given, Point, Score, Time
 from ..processes import Noising
 
 
@@ -23,6 +24,14 @@ class Parameterisation(eqx.Module):
     @abc.abstractmethod
     def score(self, process: Noising, output: Point, x: Point, tau: Time) -> Score:
         """The score at x from the network's output."""
+
+
+class Conditioned(eqx.Module):
+    """A parameterisation for every observation: preconditioning that looks at what was seen."""
+
+    @abc.abstractmethod
+    def given(self, observed: Given, present: Array | float) -> Parameterisation:
+        """That for one observation, as networks take it; with `present` 0 it is hidden."""
 
 
 @functools.singledispatch

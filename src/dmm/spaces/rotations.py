@@ -147,9 +147,25 @@ def from_quaternion(q: Array) -> Array:
     return jnp.eye(3, dtype=q.dtype) + 2 * w * cross + 2 * product(cross, cross)
 
 
+def turn_between(p: Array, q: Array) -> Array:
+    """The unit quaternion (w, x, y, z), w ≥ 0, of the rotation from that of p to that of q."""
+    (a, b, c, d), (w, x, y, z) = p, q
+    turn = jnp.stack([
+        a * w + b * x + c * y + d * z,
+        a * x - b * w - c * z + d * y,
+        a * y - c * w - d * x + b * z,
+        a * z - d * w - b * y + c * x,
+    ])  # fmt: skip
+    return jnp.where(turn[0] < 0, -turn, turn)
+
+
 def log_map(x: Array) -> Array:
     """The rotation vector of length at most π, with finite derivatives at 0 and π."""
-    q = to_quaternion(x)
+    return log_quaternion(to_quaternion(x))
+
+
+def log_quaternion(q: Array) -> Array:
+    """The rotation vector of a unit quaternion (w, x, y, z), w ≥ 0."""
     w, v = q[0], q[1:]
     square = jnp.sum(v**2)
     small = square < 1e-4

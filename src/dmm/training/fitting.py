@@ -19,7 +19,8 @@ from ..model import Model, check_key, load
 from ..networks import MLP, Observations, observe
 from ..networks.flat import like
 from ..objectives import DiscreteTime, denoising, implicit
-from ..parameterisations import Parameterisation, default_parameterisation
+from ..objectives.pooled import BATCH
+from ..parameterisations import Conditioned, Parameterisation, default_parameterisation
 from ..processes import (
     HasDensity,
     Noising,
@@ -49,7 +50,7 @@ def fit(
     process: Process | None = None,
     schedule: Schedule | None = None,
     times: Schedule | None = None,
-    parameterisation: Parameterisation | None = None,
+    parameterisation: Parameterisation | Conditioned | None = None,
     network: Any = None,
     units: Units | None = None,
     observations: Observations | None = None,
@@ -113,7 +114,8 @@ def fit(
     at_least(1, noisings=noisings, accumulate=accumulate)
     share(drop_given=drop_given, validation=validation, ema=ema)
     instance(Schedule, "dmm.Cosine()", schedule=schedule, times=times)
-    instance(Parameterisation, "dmm.Preconditioned()", parameterisation=parameterisation)
+    if not isinstance(parameterisation, Conditioned):
+        instance(Parameterisation, "dmm.Preconditioned()", parameterisation=parameterisation)
     instance(Units, "dmm.Identity()", units=units)
     instance(Observations, "dmm.networks.observe(given)", observations=observations)
     noising = _noising(space, process)
@@ -239,7 +241,7 @@ def loss_function(
         # Times are stratified: an example gets one of every n in a row. One flat batch: products
         # of stacked ones take a third longer on a CPU.
         examples = _copies((x0, observed, present), noisings)
-        each = jax.vmap(one)(keys, *examples, tau)
+        each = jax.vmap(one, axis_name=BATCH)(keys, *examples, tau)
         lam = jax.vmap(lambda t: weighting(model.process, model.schedule, t))(tau)
         return Losses(jnp.mean(weight * lam * each), each, tau)
 
@@ -263,7 +265,8 @@ def _with_network(model: Model, network: Any, key: Key, preview: Example) -> Mod
     def shapes(x, given):
         state = process.draw(jax.random.key(0), model.units.forward(x), 1.0)
         encoded = model.observations.encode(given) if model.observations else None
-        return head.inputs(process, state, 1.0), head.outputs(process, state), encoded
+        made = head.given(encoded, 1.0) if isinstance(head, Conditioned) else head
+        return made.inputs(process, state, 1.0), made.outputs(process, state), encoded
 
     inputs, outputs, encoded = jax.eval_shape(shapes, x, given)
     if network is None:
@@ -278,7 +281,8 @@ def _with_network(model: Model, network: Any, key: Key, preview: Example) -> Mod
     made_model = _replace_network(model, network)
 
     def called(inputs, given):
-        return network(inputs, jnp.ones(()), made_model.observed(given), jnp.ones(()))
+        _, read = made_model.observed(given) or (None, None)
+        return network(inputs, jnp.ones(()), read, jnp.ones(()))
 
     try:
         made = jax.eval_shape(called, inputs, given)
