@@ -145,6 +145,13 @@ def test_no_nan_at_the_corners_of_the_prior(task):
         assert all(np.isfinite(found).all() for found in each(jnp.asarray(corners), x[::-1]))
 
 
+def test_a_gap_drawn_as_zero_is_none():
+    """A key, found among two million, whose first gap between levels is drawn as exactly 0."""
+    key = jax.random.wrap_key_data(jnp.array([1963735742, 4118922171], jnp.uint32))
+    _, x = jax.jit(GAndK(250).sample)(key)
+    assert bool(jnp.isfinite(x).all())
+
+
 @pytest.mark.usefixtures("optimised")
 def test_reference_posterior():
     # 1000 draws of an effective size of 350 at least: means within five standard errors, 0.27 sd,

@@ -20,6 +20,7 @@ PARAMETERS = ("A", "B", "g", "k")
 LOW, HIGH = 0.0, 10.0  # of the prior, for every parameter
 TRUTH = (3.0, 1.0, 2.0, 0.5)  # the paper's
 SKEW = 0.8  # the constant c
+LEAST_GAP = 2.0**-24  # half the least positive number that single precision draws
 NEWTON = 25  # steps; 20 suffice in single precision
 # Gauss–Legendre nodes and weights on (0, 1): exact to rounding for the normal density over 1.
 NODES, WEIGHTS = (0.5 * part for part in np.polynomial.legendre.leggauss(8))
@@ -67,7 +68,8 @@ class GAndK(eqx.Module):
         """The order statistics, drawn as such: those of uniforms are normalised Gamma sums."""
         gaps = np.diff(self.ranks, prepend=0.0, append=self.size + 1.0)
         if np.all(gaps == 1):
-            shares = jax.random.exponential(key, (len(gaps),))
+            # One in 10⁷ is drawn as 0, which would put the least number at −∞.
+            shares = jnp.maximum(jax.random.exponential(key, (len(gaps),)), LEAST_GAP)
         else:
             shares = jnp.exp(log_gamma(key, jnp.asarray(gaps), small=False))
         below, above = jnp.cumsum(shares[:-1]), jnp.cumsum(shares[:0:-1])[::-1]

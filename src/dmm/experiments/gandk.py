@@ -9,6 +9,7 @@ where `benchmarks/peers.py` has measured them; calibration over draws of the pri
 
 import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,9 @@ import dmm
 from dmm.datasets import GAndK
 from dmm.datasets.gandk import HIGH, LOW, PARAMETERS, TRUTH, features
 from dmm.diagnostics import c2st, sbc, wasserstein1
+from dmm.networks import observe
 from dmm.plots import marginals, pairs, rank_ecdf, rank_histograms, truths_against_draws
+from dmm.spaces import default_units
 
 from .._checks import whole_numbers
 from ..runs import SAMPLES, Run, Table
@@ -40,6 +43,7 @@ PRESETS = {
     },
 }  # fmt: skip
 
+PREVIEW = 20_000  # simulations to take units and a first guess from
 STATISTICS = 100  # kept of more than 1000 numbers
 PROCESSES = {
     "quantiles": "Ornstein–Uhlenbeck on normal quantiles",
@@ -71,9 +75,11 @@ def gandk(
     peers: str = "results/gandk",
     seed: int = 0,
 ) -> Table:
-    """Distances, calibration and leakage; `peers` is a folder with what other methods reached.
+    """Distances, calibration and leakage; `peers` is a folder with what other methods reached, and
+    with `reference_N.npz` where reference draws were made before.
 
-    The network is `Centred`, or with `plain` a perceptron of five layers, about as large as the
+    On R⁴ and on quantiles the model corrects a linear regression (`dmm.Guessed`). The network is
+    `Centred`, or with `plain` a perceptron of five layers, about as large as the
     paper's. Without `reference_samples` there are no distances.
     """
     rows: Table = []
@@ -84,7 +90,7 @@ def gandk(
     for size in whole_numbers(sizes=sizes):
         task = GAndK(size, STATISTICS if size > 1_000 else None)
         observed = np.stack([task.observation(i) for i in range(observations)])
-        truth = reference(run, task, observed, reference_samples)
+        truth = reference(run, task, observed, reference_samples, Path(peers))
         draws, results = {}, {}
         for kind in PROCESSES:
             model, pace = fit(run, f"{kind}_{size}", task, kind, network, width, seed, settings)
@@ -119,6 +125,7 @@ def fit(
         theta, x = task.sample(key)
         return dmm.Example(points[kind](theta), given=features(x))
 
+    fit_key = jax.random.fold_in(jax.random.key(seed), task.size)
     if kind == "box":
         process: Any = dmm.Jacobi(BOX)
         schedule = dmm.default_schedule(process)
@@ -126,8 +133,7 @@ def fit(
         process = dmm.OrnsteinUhlenbeck(dmm.Euclidean(4))
         # Posteriors are down to a thousandth as wide as the prior.
         schedule = dmm.Geometric(1e-7, process.horizon)
-        if kind == "quantiles":  # standard normal under the prior
-            settings = settings | {"units": dmm.Identity()}
+        settings = settings | guessed(draw, kind, fit_key)
     made: Any = dmm.Centred if network == "centred" else dmm.MLP
     depth = 3 if network == "centred" else 5
     # Where products lose digits, as on accelerators, a narrow posterior would be blurred.
@@ -138,11 +144,21 @@ def fit(
             dmm.Simulator(draw),
             process=process,
             schedule=schedule,
-            key=jax.random.fold_in(jax.random.key(seed), task.size),
+            key=fit_key,
             network=functools.partial(made, width=width, depth=depth),
             **settings,
         )
     return dmm.Posterior(model, parameters if kind == "quantiles" else None), pace
+
+
+def guessed(draw: Callable, kind: str, key: jax.Array) -> dict[str, Any]:
+    """Units, encoding and linear guess, from simulations; the quantiles are standard already."""
+    first = jax.jit(jax.vmap(draw))(jax.random.split(key, PREVIEW))
+    units = dmm.Identity() if kind == "quantiles" else default_units(dmm.Euclidean(4), first.x)
+    observations = observe(first.given)
+    observed = jax.vmap(observations.encode)(first.given)
+    guess = dmm.linear_guess(key, jax.vmap(units.forward)(first.x), observed)
+    return {"units": units, "observations": observations, "parameterisation": guess}
 
 
 BOX = dmm.Box([LOW] * 4, [HIGH] * 4)
@@ -170,15 +186,21 @@ def calibrate(
     return np.asarray(theta), np.asarray(model.sample(sample_key, draws, given=given, steps=steps))
 
 
-def reference(run: Run, task: GAndK, observed: np.ndarray, n: int) -> np.ndarray | None:
-    """Draws of the true posteriors (data set, draw, parameter), made once a run."""
+def reference(
+    run: Run, task: GAndK, observed: np.ndarray, n: int, known: Path
+) -> np.ndarray | None:
+    """Draws of the true posteriors (data set, draw, parameter), made once a run if not known."""
     if n == 0:
         return None
-    path = run.path / SAMPLES / f"reference_{task.size}.npz"
+    name = f"reference_{task.size}"
+    path = known / f"{name}.npz"
+    if path.is_file():
+        return np.load(path)["samples"][: len(observed), :n]
+    path = run.path / SAMPLES / path.name
     if not path.exists():
         keys = jax.random.split(jax.random.key(11), len(observed))
         each = [task.reference(key, x, n) for key, x in zip(keys, observed, strict=True)]
-        run.save_samples(path.stem, np.stack(each))
+        run.save_samples(name, np.stack(each))
     return np.load(path)["samples"]
 
 

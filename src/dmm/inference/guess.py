@@ -28,20 +28,28 @@ def linear_guess(key: Key, points: Point, observed: Given) -> Guessed:
     held, kept = np.split(order, [max(1, round(HELD_OUT * len(y)))]) if len(y) > 1 else [order] * 2
     mean_x, mean_y = x[kept].mean(0), y[kept].mean(0)
     x, y = x - mean_x, y - mean_y
-    slope = np.zeros((x.shape[1], y.shape[1]))
+    slope, freedom = np.zeros((x.shape[1], y.shape[1])), 0.0
     if x.shape[1] <= MOST:
-        slope = _ridge(x[kept], y[kept], x[held], y[held])
+        slope, freedom = _ridge(x[kept], y[kept], x[held], y[held])
     left = y[kept] - x[kept] @ slope
-    variances, basis = np.linalg.eigh(left.T @ left / len(left))
+    variances, basis = np.linalg.eigh(left.T @ left / max(1.0, len(left) - freedom))
     width = np.sqrt(np.maximum(variances, NARROWEST**2))
     parts: Any = slope @ basis, (mean_y - mean_x @ slope) @ basis, width, basis
     return Guessed(*(jnp.asarray(part, float) for part in parts))
 
 
-def _ridge(x: np.ndarray, y: np.ndarray, other_x: np.ndarray, other_y: np.ndarray) -> np.ndarray:
-    """The slope of a regression of y on x that predicts the other y from the other x best."""
+def _ridge(
+    x: np.ndarray, y: np.ndarray, other_x: np.ndarray, other_y: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """The slope of a regression of y on x that predicts the other y from the other x best, and its
+    degrees of freedom."""
     squares, vectors = np.linalg.eigh(x.T @ x / len(x))
     moments = vectors.T @ (x.T @ y) / len(x)
-    ridges = max(squares.mean(), np.finfo(float).tiny) * np.asarray(RIDGES)
-    slopes = [vectors @ (moments / (squares + ridge)[:, None]) for ridge in ridges]
-    return min(slopes, key=lambda slope: np.mean((other_y - other_x @ slope) ** 2))
+    unit = max(squares.mean(), 1e-12)  # where nothing varies too
+    found = []
+    for ridge in RIDGES:
+        shares = 1 / (np.maximum(squares, 0.0) + ridge * unit)
+        slope = vectors @ (moments * shares[:, None])
+        error = np.mean((other_y - other_x @ slope) ** 2)
+        found.append((error, slope, float(np.sum(squares * shares))))
+    return min(found, key=lambda each: each[0])[1:]

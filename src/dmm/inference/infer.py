@@ -53,7 +53,8 @@ def infer(
     depth: int = 3,
     steps: int | None = None,
     batch_size: int = 256,
-    learning_rate: float = 5e-4,
+    learning_rate: float = 2e-3,
+    weight_decay: float = 0.01,
     warmup: int | None = 100,
     early_stopping: int | None = 10,
     workers: int | None = None,
@@ -82,8 +83,9 @@ def infer(
 
     **How**: `embedding` reads the observation: "set" (exchangeable rows), "series", "image", or a
     module or function as for `Embedded`; without one, numbers enter the network: `Centred` of
-    `depth` layers of `width`, which learns where the posterior lies. `network`, `batch_size`,
-    `early_stopping` and further settings are those of `fit`, such as `process`. Training takes at
+    `depth` layers of `width`, which learns where the posterior lies. Where the model works on R^d,
+    it corrects a linear regression (`Guessed`). `network`, `batch_size`, `early_stopping` and
+    further settings are those of `fit`, such as `process`. Training takes at
     most `steps`: by default as many as there are simulations, from 2,000 to 40,000; 20,000 where
     they are fresh.
     """
@@ -93,7 +95,7 @@ def infer(
     if strange := sorted(settings.keys() - known):
         raise TypeError(f"{strange[0]}: is no setting of infer, nor of fit; leave it out")
     prior = prior if isinstance(prior, Prior) else Prior(prior)
-    settings |= {"learning_rate": learning_rate, "warmup": warmup}
+    settings |= {"learning_rate": learning_rate, "warmup": warmup, "weight_decay": weight_decay}
     settings |= {"batch_size": batch_size, "progress": progress}
     settings["network"] = with_embedding(network, embedding, width, depth)
     process = settings.get("process")

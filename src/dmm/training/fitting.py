@@ -18,7 +18,7 @@ from ..learned import Learned
 from ..model import Model, check_key, load
 from ..networks import MLP, Observations, observe
 from ..networks.flat import like
-from ..objectives import DiscreteTime, denoising, implicit
+from ..objectives import DiscreteTime, Pooled, denoising, implicit
 from ..objectives.pooled import BATCH
 from ..parameterisations import Conditioned, Parameterisation, default_parameterisation
 from ..processes import (
@@ -63,6 +63,7 @@ def fit(
     learning_rate: float = 1e-3,
     warmup: int | None = None,
     clip: float = 10.0,
+    weight_decay: float = 0.0,
     ema: float = 0.999,
     optimiser: optax.GradientTransformation | None = None,
     validation: float = 0.1,
@@ -92,7 +93,8 @@ def fit(
     `sample(..., guidance=...)` can be used.
 
     **Training**: Adam with linear warm-up and cosine decay, gradients clipped to norm `clip`,
-    weights averaged with rate `ema`; or any Optax `optimiser`. Each example of a batch is noised
+    weights decayed by `weight_decay` a unit of learning rate and averaged with rate `ema`; or any
+    Optax `optimiser`. Each example of a batch is noised
     `noisings` times, each at a time of its own: worth it where an observation is dear to embed
     (`Embedded`). A share `validation` of the data is held out; with `early_stopping` training ends
     after that many validations (of about 50) without a better loss, and the best weights are
@@ -110,6 +112,8 @@ def fit(
     """
     key = check_key(key)
     positive(learning_rate=learning_rate, clip=clip)
+    if not weight_decay >= 0:
+        raise ValueError(f"weight_decay: must not be negative, got {weight_decay}")
     at_least(0, warmup=0 if warmup is None else warmup)
     at_least(1, noisings=noisings, accumulate=accumulate)
     share(drop_given=drop_given, validation=validation, ema=ema)
@@ -123,7 +127,7 @@ def fit(
     settings = Settings(
         steps=steps,
         batch_size=batch_size,
-        optimiser=optimiser or adam(learning_rate, warmup, clip, steps),
+        optimiser=optimiser or adam(learning_rate, warmup, clip, steps, weight_decay),
         ema=ema,
         early_stopping=early_stopping,
         block=(10 if isinstance(source, Stream) else 100) if block is None else block,
@@ -144,6 +148,11 @@ def fit(
     in_arrays = isinstance(source, Arrays)
     _check_settings(settings, drop_given, preview.given, in_arrays and validation > 0)
     _check_batch(settings, layout, source, preview)
+    if isinstance(objective, Pooled) and (noisings > 1 or preview.given is not None):
+        raise ValueError(
+            "objective: Pooled averages over independent points without observations, each noised "
+            "once; pass objective=dmm.denoising, or no `given` and noisings=1"
+        )
     if observations is not None:
         if preview.given is None:
             raise ValueError("observations: there is no `given` to encode; pass given=... too")
@@ -178,6 +187,7 @@ def fit(
             identity["shard_weights"] = True  # weights are then not kept as one vector
         if optimiser is None:
             identity |= {"learning_rate": learning_rate, "warmup": warmup, "clip": clip}
+            identity |= {"weight_decay": weight_decay} if weight_decay else {}
         checkpoints = Checkpoints(run, identity)
         finished = Path(run) / "model.dmm"
         if finished.exists():
@@ -375,11 +385,14 @@ def _times(times: Schedule | None, schedule: Schedule) -> Schedule:
     return times
 
 
-def adam(learning_rate: float, warmup: int | None, clip: float, steps: int):
-    """Adam with clipped gradients, linear warm-up and cosine decay."""
+def adam(
+    learning_rate: float, warmup: int | None, clip: float, steps: int, weight_decay: float = 0.0
+):
+    """Adam with clipped gradients, linear warm-up and cosine decay; weights decay."""
     warmup = min(1000, steps // 10) if warmup is None else warmup
     rate = optax.warmup_cosine_decay_schedule(0.0, learning_rate, warmup, max(steps, warmup + 1))
-    return optax.chain(optax.clip_by_global_norm(clip), optax.adam(rate))
+    adam = optax.adamw(rate, weight_decay=weight_decay) if weight_decay else optax.adam(rate)
+    return optax.chain(optax.clip_by_global_norm(clip), adam)
 
 
 def _check_batch(settings: Settings, layout: Layout, source: Source, preview: Example) -> None:
