@@ -27,12 +27,12 @@ from ._fits import timed_fit
 
 PRESETS = {
     "smoke": {
-        "components": "4", "steps": 20, "width": 16, "batch_size": 32,
+        "components": "4", "steps": 20, "width": 16, "batch_size": 32, "pool": 8,
         "baseline_steps": 4, "baseline_batch": 8, "test_points": 20, "flow_steps": 4,
         "sampler_steps": "2", "sampler_draws": 200,
     },
     "laptop": {
-        "components": "16", "steps": 10_000, "width": 256, "batch_size": 256,
+        "components": "16", "steps": 10_000, "width": 256, "batch_size": 256, "pool": 64,
         "baseline_steps": 200,
         "test_points": 4_000, "flow_steps": 50, "sampler_draws": 4_000,
         "sampler_steps": "25,50,100",
@@ -66,10 +66,12 @@ def so3(
     *,
     components: str = "16,32,64",
     seeds: str = "0",
-    steps: int = 30_000,
+    steps: int = 20_000,
     width: int = 512,
     batch_size: int = 4_096,
-    pooled: bool = True,
+    pool: int = 1_024,
+    degree: int = 4,
+    given_class: bool = True,
     learning_rate: float = 2e-3,
     baseline_steps: int = 5_000,
     baseline_batch: int = 512,
@@ -80,10 +82,13 @@ def so3(
 ) -> Table:
     """Log-likelihoods beside the truth; the class given, the baseline and samplers for one seed.
 
-    The targets of models that are not told the class are averaged over the batch, unless not
-    `pooled`. `baseline_steps` or `sampler_draws` of 0 leave the baseline or the samplers out.
+    The targets of models that are not told the class are averaged over `pool` points
+    of the batch (`dmm.Pooled`; 0: not at all); networks see harmonics up to `degree`.
+    `baseline_steps` or `sampler_draws` of 0 leave the baseline or the samplers out.
     """
-    settings = {"width": width, "learning_rate": learning_rate, "batch_size": batch_size}
+    settings = {
+        "width": width, "learning_rate": learning_rate, "batch_size": batch_size, "degree": degree
+    }  # fmt: skip
     tests: dict[str, Any] = {"test_points": test_points, "flow_steps": flow_steps}
     space = dmm.SO3(measure="volume")
     exact = dmm.RotationalBrownian(space)
@@ -95,13 +100,14 @@ def so3(
         for seed in chosen:
             truth = RotationMixture.paper(m, seed)
             name = f"components_{m}_seed_{seed}"
-            model, pace = fit(run, name, truth, exact, seed, steps=steps, pooled=pooled, **settings)
+            model, pace = fit(run, name, truth, exact, seed, steps=steps, pool=pool, **settings)
             ours.append(measure(model, truth, seed, pace, **tests))
             run.log(measured=name, log_likelihood=ours[-1].ours, truth=ours[-1].truth)
             if seed == chosen[0]:
                 _draw(run, m, model, truth)
         rows.append(_row(m, "unconditional", ours, steps, batch_size, PAPER.get(m)))
-        rows += _given_class(run, m, chosen[0], exact, settings, tests, steps)
+        if given_class:
+            rows += _given_class(run, m, chosen[0], exact, settings, tests, steps)
         if baseline_steps and m == sizes[0]:
             brief = settings | {"batch_size": baseline_batch}
             rows += _paces(run, m, chosen[0], exact, brief, tests, baseline_steps)
@@ -110,7 +116,7 @@ def so3(
 
 def fit(
     run: Run, name: str, truth: RotationMixture, process: dmm.Process, seed: int,
-    *, steps: int, width: int, batch_size: int, learning_rate: float, pooled: bool = False,
+    *, steps: int, width: int, batch_size: int, learning_rate: float, degree: int, pool: int = 0,
     given_class: bool = False,
 ) -> tuple[dmm.Model, float]:  # fmt: skip
     """A model, and the seconds that a step of its training took."""
@@ -129,7 +135,8 @@ def fit(
         steps=steps,
         batch_size=batch_size,
         learning_rate=learning_rate,
-        objective=dmm.Pooled() if pooled else dmm.denoising,
+        parameterisation=dmm.WithHarmonics(dmm.Relative(), degree),
+        objective=dmm.Pooled(pool) if pool else dmm.denoising,
     )
 
 

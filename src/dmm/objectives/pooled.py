@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._checks import at_least
 from .._types import Key, Point, Scalar, Score, Time
 from ..processes import HasDensity, Process, RotationalBrownian, Tractable, supports
 from ..processes.rotation_kernel import log_kernel, slope
@@ -16,16 +17,23 @@ BATCH = "batch"  # the mapped axis of the points of a batch
 
 
 class Pooled(eqx.Module):
-    """I_DSM, the target averaged over the points of the batch that x may have come from.
+    """I_DSM, the target averaged over points of the batch that x may have come from.
 
-    Given x and the batch B, its x_0 is one of B with probability ∝ q(x | x_0), so
+    Given x and the set S of the first `size` points of the batch, and its own x_0, that is one of S
+    with probability ∝ q(x | x_0), so
 
-        E[target | x, B] = Σ_B q(x | x_j) target(x, x_j) / Σ_B q(x | x_j):
+        E[target | x, S] = Σ_S q(x | x_j) target(x, x_j) / Σ_S q(x | x_j):
 
     exactly the minimiser of `denoising`, with less noise where kernels of several points overlap.
-    It costs a density and a target for every pair. For fresh independent points: a model without
-    observations, each example noised once.
+    It costs `size` densities and targets a point, and what is left of the noise is shared by all:
+    take much more than a few. For fresh independent points: a model without observations, each
+    example noised once.
     """
+
+    size: int = eqx.field(static=True, default=1024)
+
+    def __check_init__(self):
+        at_least(1, size=self.size)
 
     def __call__(
         self,
@@ -37,17 +45,17 @@ class Pooled(eqx.Module):
     ) -> Scalar:
         noised = process.noise(key, x0, tau)
         x, own = noised.x, noised.target
-        batch = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, BATCH), x0)
-        logs, targets = jax.vmap(lambda y: log_density_and_target(process, x, y, tau))(batch)
-        itself = jnp.arange(len(logs)) == jax.lax.axis_index(BATCH)
+        log_own, _ = log_density_and_target(process, x, x0, tau)
+        others = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, BATCH)[: self.size], x0)
+        logs, targets = jax.vmap(lambda y: log_density_and_target(process, x, y, tau))(others)
+        itself = jnp.arange(len(logs)) == jax.lax.axis_index(BATCH)  # counts once
+        logs = jnp.append(jnp.where(itself, -jnp.inf, logs), log_own)
         weights = jax.nn.softmax(logs)
 
         def mean(one, each):
-            wide = weights.reshape(-1, *[1] * one.ndim)
-            # Its own target is that of the draw, which has all digits; a point that cannot have led
-            # to x has none.
-            known = jnp.where(itself.reshape(wide.shape), one[None], each)
-            return jnp.sum(jnp.where(wide > 0, wide * known, 0.0), 0)
+            wide = weights[:-1].reshape(-1, *[1] * one.ndim)
+            # A point that cannot have led to x has no target.
+            return weights[-1] * one + jnp.sum(jnp.where(wide > 0, wide * each, 0.0), 0)
 
         return process.phi(x, jax.tree.map(mean, own, targets), score_fn(x, tau))
 
