@@ -35,3 +35,22 @@ def test_what_other_methods_reached_is_read(tmp_path):
     assert table[1]["npe"] == 0.2
     assert table[1][gandk.PROCESSES["box"]] == 0.05
     assert table[-1][gandk.PROCESSES["box"]] == pytest.approx(0.55)
+
+
+def test_all_methods_are_drawn():
+    """Ours, the reference, and others, a few a figure; every name within it."""
+    random, drawn = np.random.default_rng(0), {}
+
+    class Run:
+        def figure(self, name, figure):
+            drawn[name] = figure
+
+    ours = {name: random.normal(size=(50, 4)) for name in ("NUTS", *gandk.PROCESSES.values())}
+    others = {f"method {i}": random.normal(size=(50, 4)) for i in range(5)}
+    gandk.draw_posteriors(Run(), 250, ours, others)
+    assert {"marginals_250", "pairs_250", "methods_250_3"} <= set(drawn)
+    figure = drawn["methods_250_1"]
+    figure.draw_without_rendering()
+    legend = figure.legends[0].get_window_extent()
+    assert legend.x0 >= 0
+    assert legend.x1 <= figure.bbox.x1

@@ -173,3 +173,15 @@ class Doubled(dmm.networks.Reader):
 
     def __call__(self, given):
         return 2 * given
+
+
+def test_products_are_exact_unless_the_user_says_otherwise():
+    """The precision asked of the products in what an accelerator would run."""
+
+    @dmm.inference.precision.in_full_precision
+    def traced():
+        return str(jax.make_jaxpr(jnp.matmul)(jnp.eye(2), jnp.eye(2)))
+
+    assert "HIGHEST" in traced()
+    with jax.default_matmul_precision("bfloat16"):
+        assert "HIGHEST" not in traced()

@@ -51,7 +51,7 @@ PROCESSES = {
     "real": "Ornstein–Uhlenbeck on R⁴",
 }
 CLIP = 200.0  # of gradients: the targets' own noise makes norms of 50 at the laptop preset
-PEERS = 3  # that a figure shows beside ours
+PEERS = 2  # that a figure shows beside ours and the reference
 PLOTTED = 5_000
 AMORTISED = (512, 8)  # truths, and draws for each, of the paper's figure
 

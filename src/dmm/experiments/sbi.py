@@ -61,7 +61,7 @@ def sbi(
     learning_rate: float = 2e-3,
     weight_decay: float = 0.01,
     early_stopping: int = 10,
-    sampling_steps: int = 100,
+    sampling_steps: int = 50,
     seed: int = 0,
 ) -> Table:
     """Accuracy, times and draws outside the prior's support, a task and number of simulations."""

@@ -22,6 +22,7 @@ from ..training import Example, Simulator, fit
 from .embeddings import by_feature, with_embedding
 from .guess import linear_guess
 from .posterior import Posterior
+from .precision import in_full_precision
 from .priors import Prior
 from .rounds import Truncated, claim
 from .seen import Seen
@@ -39,6 +40,7 @@ LEAST, MOST = 2_000, 40_000  # steps of training
 PREVIEW = 20_000  # simulations that give the range of observations, where all are fresh
 
 
+@in_full_precision
 def infer(
     prior: Any,
     simulator: Callable | None = None,
@@ -86,8 +88,8 @@ def infer(
     `depth` layers of `width`, which learns where the posterior lies. Where the model works on R^d,
     it corrects a linear regression (`Guessed`). `network`, `batch_size`, `early_stopping` and
     further settings are those of `fit`, such as `process`. Training takes at
-    most `steps`: by default as many as there are simulations, from 2,000 to 40,000; 20,000 where
-    they are fresh.
+    most `steps`: by default three for every four simulations, from 2,000 to 40,000; 20,000 where
+    they are fresh. Products are taken in full single precision, which narrow posteriors need.
     """
     key = check_key(key)
     at_least(1, rounds=rounds, width=width, depth=depth, steps=1 if steps is None else steps)
@@ -181,7 +183,7 @@ def _fit_pairs(
     observations = observe(x, by_feature=features)
     count = len(jax.tree.leaves(theta)[0])
     run = None if folder is None else folder / f"fit_{count}"
-    steps = settings["steps"] or int(np.clip(count, LEAST, MOST))
+    steps = settings["steps"] or int(np.clip(0.75 * count, LEAST, MOST))
     # Of few simulations the best weights come early: they are looked for about fifty times.
     chosen = {"units": prior.parameters.units(points), "block": int(np.clip(steps // 50, 10, 100))}
     settings = chosen | {"observations": observations} | settings | {"steps": steps}

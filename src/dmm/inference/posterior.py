@@ -17,6 +17,7 @@ from .._types import Given, Key
 from ..model import Model, check_key
 from .composition import sample_composed
 from .mode import climb
+from .precision import in_full_precision
 from .priors import Parameters, Prior
 from .reweighting import Weighted, reweighted
 from .seen import Seen
@@ -70,6 +71,7 @@ class Posterior(eqx.Module):
         """A name for every coordinate of the parameters."""
         return self.parameters.names
 
+    @in_full_precision
     def sample(
         self,
         key: Key,
@@ -85,7 +87,7 @@ class Posterior(eqx.Module):
         With `independent`, the observations stacked in `given` are independent ones of the same
         parameters, and the draws are from the posterior given all of them: that needs a uniform
         prior on a bounded space, or a model fitted with `drop_given`. `steps` are then the levels
-        of τ (200 by default, otherwise 100 steps). Further settings are those of `Model.sample`, or
+        of τ (200 by default, otherwise 50 steps). Further settings are those of `Model.sample`, or
         of `dmm.inference.sample_composed`.
         """
         self._look(given)
@@ -94,10 +96,11 @@ class Posterior(eqx.Module):
             settings |= {"at_rest": at_rest, "levels": 200 if steps is None else steps}
             points = sample_composed(self.model, key, n, given=given, **settings)
         else:
-            steps = 100 if steps is None else steps
+            steps = 50 if steps is None else steps
             points = self.model.sample(key, n, given=given, steps=steps, **settings)
         return self._values(points)
 
+    @in_full_precision
     def log_prob(self, theta: Any, *, given: Given, steps: int | None = None) -> Array:
         """log p(θ | x) at each of the stacked parameters, by the probability flow.
 
@@ -110,6 +113,7 @@ class Posterior(eqx.Module):
         logs = self.model.log_likelihood(points, given=given, steps=steps)
         return logs + jax.vmap(self.parameters.log_slope)(points)
 
+    @in_full_precision
     def map(
         self, key: Key, *, given: Given, draws: int = 256, rounds: int = 30, steps: int = 50
     ) -> tuple[Any, Array]:

@@ -38,10 +38,11 @@ class Centred(Reader):
         if given is None:
             raise ValueError("given: Centred needs observations; use MLP for a model without")
         keys, d, n = jax.random.split(key, 5), size(inputs), size(given)
-        sizes = zip(keys[3:], (n, width), (width, width), strict=True)
+        half = max(1, width // 2)  # of what reads the observation
+        sizes = zip(keys[3:], (n, half), (half, half), strict=True)
         self.reader = tuple(Dense(k, i, o, gain=math.sqrt(2)) for k, i, o in sizes)
-        self.centre = Dense(keys[1], n + width, d, gain=0.1)
-        self.log_width = Dense(keys[2], n + width, d, gain=0.0)
+        self.centre = Dense(keys[1], n + half, d, gain=0.1)
+        self.log_width = Dense(keys[2], n + half, d, gain=0.0)
         self.log_gain = jnp.zeros(d)
         seen = jax.ShapeDtypeStruct((3 * d,), jnp.result_type(float))
         self.rest = MLP(keys[0], seen, outputs, given, width=width, depth=depth)

@@ -1,5 +1,6 @@
 """Coordinates of some sample sets, one by one."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -128,4 +129,10 @@ def _legend(result: Figure, sets: Mapping[str, Any], exact: bool, true: bool) ->
         handles.append(Line2D([], [], color=INK, linewidth=0.9, linestyle="--", label="density"))
     if true:
         handles.append(Line2D([], [], color=INK, linewidth=0.9, linestyle=":", label="truth"))
-    result.legend(handles=handles, loc="outside upper center", ncols=len(handles))
+    # In as many lines as hold them, for which the figure is made higher.
+    inches = sum(0.45 + 0.07 * len(str(handle.get_label())) for handle in handles)
+    lines = math.ceil(inches / result.get_figwidth())
+    result.set_figheight(result.get_figheight() + 0.2 * (lines - 1))
+    result.legend(
+        handles=handles, loc="outside upper center", ncols=math.ceil(len(handles) / lines)
+    )
