@@ -13,14 +13,14 @@ from .base import Conditioned, Parameterisation
 class Guessed(Conditioned):
     """The score of a Gaussian guess of the posterior, corrected by a network of order one.
 
-    By the guess x_0 given an observation ξ is Qᵀ-wise normal,
+    By the guess, x_0 given an observation ξ is normal, independent along an orthonormal basis Q:
 
-        Qᵀx_0 ~ N(Aᵀξ + b, diag w²),
+        Qᵀx_0 ~ N(Aᵀξ + b, diag w²).
 
-    Q an orthonormal basis of R^d: a linear regression (`dmm.inference.linear_guess` makes one). It
-    is fixed before the network is trained, and right already where simulators are linear and
-    Gaussian. Elsewhere the network sees how far x is from where regression puts it, in units of how
-    far it may be. For processes on R^d, and products of such, that `is_isotropic` knows.
+    It is a linear regression (`dmm.inference.linear_guess` makes one), fixed before the network is
+    trained, and right already where simulators are linear and Gaussian. Elsewhere the network sees
+    how far x is from where regression puts it, in units of how far it may be. For processes on R^d,
+    and products of such, that `is_isotropic` knows.
     """
 
     slope: Float[Array, "n d"]
