@@ -115,7 +115,7 @@ def merged(paths: list[str]) -> tuple[dict, dict[str, np.ndarray]]:
     alike = {
         name: value
         for name, value in first["settings"].items()
-        if all(record["settings"][name] == value for record in records)
+        if all(record["settings"].get(name) == value for record in records)
     }
     rows = []
     for record in records:

@@ -45,6 +45,31 @@ def test_c2st_approaches_the_best_accuracy(shift):
     assert accuracy == pytest.approx(stats.norm.cdf(shift / 2), abs=4 * 0.020)
 
 
+@pytest.mark.usefixtures("precision")
+def test_c2st_by_the_classifier_of_the_benchmark():
+    """N(0, 1) against N(1, 1), and against itself: as above, and a little overfitted."""
+    for shift in (0.0, 1.0):
+        sets = normal((500, 1), 1, shift), normal((500, 1), 2)
+        accuracy = c2st(key(), *sets, classifier="benchmark")
+        assert accuracy == pytest.approx(stats.norm.cdf(shift / 2), abs=4 * 0.020)
+    with pytest.raises(ValueError, match="classifier: choose from averaged, benchmark"):
+        c2st(key(), normal((9, 1), 1), normal((9, 1), 2), classifier="best")
+
+
+def test_c2st_agrees_with_the_benchmark_on_what_it_sees():
+    """Scikit-learn's classifier, trained as the benchmark does: both accuracies scatter by 0.01."""
+    from sklearn.model_selection import cross_val_score
+    from sklearn.neural_network import MLPClassifier
+
+    x, y = 1.3 * normal((1000, 2), 1), normal((1000, 2), 2)
+    both = (np.concatenate([x, y]) - y.mean(0)) / y.std(0, ddof=1)
+    network = MLPClassifier((20, 20), max_iter=10_000, random_state=1)
+    order = np.random.default_rng(3).permutation(2000)
+    labels = np.repeat([1, 0], 1000)[order]
+    wanted = cross_val_score(network, both[order], labels, cv=5).mean()
+    assert c2st(key(), x, y, classifier="benchmark") == pytest.approx(wanted, abs=0.035)
+
+
 def test_c2st_sees_more_than_marginals():
     x = normal((500, 1), 1)
     assert c2st(key(), np.concatenate([x, x], 1), normal((500, 2), 2)) > 0.8

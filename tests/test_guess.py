@@ -54,6 +54,8 @@ def test_without_the_observation_it_is_preconditioned_as_ever(kind, tau):
     found = head.given(jnp.ones(3), 0.0).score(process, turned, x, jnp.asarray(tau))
     wanted = plain.score(process, head.basis @ turned, x, jnp.asarray(tau))
     assert np.allclose(found, wanted, rtol=1e-10)
+    inputs = head.given(jnp.ones(3), 0.0).inputs(process, x, jnp.asarray(tau))
+    assert np.allclose(inputs[:2], plain.inputs(process, x, jnp.asarray(tau)), rtol=1e-10)
 
 
 @pytest.mark.usefixtures("x64")
@@ -105,7 +107,14 @@ def test_useless_observations_give_the_prior():
     wide = dmm.linear_guess(KEY, jnp.asarray(theta), jnp.asarray(random.normal(size=(50, 1001))))
     assert np.all(np.asarray(wide.slope) == 0)
     one = dmm.linear_guess(KEY, jnp.zeros((1, 2)), jnp.zeros((1, 3)))
-    assert all(bool(jnp.isfinite(part).all()) for part in jax.tree.leaves(one))
+    assert np.allclose(one.width, 1)
+    assert np.all(np.asarray(one.slope) == 0)
+    for seed in range(5):  # of three pairs and two regressors, a plane goes through all
+        random = np.random.default_rng(seed)
+        few = dmm.linear_guess(KEY, *(jnp.asarray(random.normal(size=(3, 2))) for _ in range(2)))
+        assert np.all(np.asarray(few.width) > 0.02)
+    with pytest.raises(ValueError, match="points: are empty"):
+        dmm.linear_guess(KEY, jnp.zeros((0, 2)), jnp.zeros((0, 3)))
 
 
 TINY = {"steps": 2, "batch_size": 16, "width": 8, "depth": 1, "progress": False, "key": KEY}
@@ -143,8 +152,9 @@ def test_dicts_and_hidden_observations_have_it_too():
     [
         {"parameterisation": dmm.Preconditioned()},
         {"network": dmm.MLP(KEY, jnp.zeros(2), jnp.zeros(2), jnp.zeros(3), width=8, depth=1)},
+        {"network": lambda *shapes: dmm.MLP(*shapes, width=8, depth=1)},
     ],
-    ids=["parameterisation", "network"],
+    ids=["parameterisation", "network", "maker of a network"],
 )
 def test_what_is_chosen_stays(settings):
     prior = dist.Normal(jnp.zeros(2), 1.0).to_event(1)
@@ -185,3 +195,20 @@ def test_products_are_exact_unless_the_user_says_otherwise():
     assert "HIGHEST" in traced()
     with jax.default_matmul_precision("bfloat16"):
         assert "HIGHEST" not in traced()
+
+
+def test_a_guess_needs_observations():
+    with pytest.raises(ValueError, match="parameterisation: Guessed looks at observations"):
+        dmm.fit(
+            jnp.zeros((10, 2)), space=dmm.Euclidean(2), key=KEY, steps=1, parameterisation=exact()
+        )
+
+
+def test_a_posterior_with_a_guess_is_saved_and_composes(tmp_path):
+    prior = dist.Normal(jnp.zeros(2), 1.0).to_event(1)
+    posterior = dmm.infer(prior, simulations=pairs(500), drop_given=0.3, **TINY)
+    posterior.save(tmp_path / "p.dmm")
+    loaded, xi = dmm.load_posterior(tmp_path / "p.dmm"), jnp.ones((2, 3))
+    drawn = [p.sample(KEY, 5, given=xi, independent=True, steps=20) for p in (posterior, loaded)]
+    assert np.array_equal(*drawn)
+    assert np.all(np.isfinite(drawn[0]))

@@ -56,16 +56,17 @@ class _Training(NamedTuple):
 
 
 def fit_until_flat(
-    key, inputs, labels, rows, *, epochs=1_000, patience=10, tolerance=1e-4, decay=1e-4
+    key, inputs, labels, rows, *, epochs=10_000, patience=10, tolerance=1e-4, decay=1e-4
 ):
-    """The classifier of Lueckmann et al. (2021): scikit-learn's `MLPClassifier` by its defaults.
+    """The classifier of Lueckmann et al. (2021): scikit-learn's `MLPClassifier`, but for its
+    layers and epochs by its defaults.
 
     Whole epochs over shuffled rows, until the mean loss has not fallen by the tolerance for more
     than `patience` of them. What a last batch lacks to a full one is left out of an epoch.
     """
     init_key, key = jax.random.split(key)
     size, adam = min(BATCH, len(rows)), optax.adam(1e-3)
-    params = _glorot(init_key, _sizes(inputs))
+    params = _glorot(init_key, _sizes(inputs), inputs.dtype)
 
     def decayed(params, batch):
         squares = sum(jnp.sum(weight**2) for weight, _ in params)
@@ -103,14 +104,14 @@ def _sizes(inputs) -> tuple[int, ...]:
     return d, 10 * d, 10 * d, 1
 
 
-def _glorot(key, sizes):
+def _glorot(key, sizes, dtype):
     """Weights and biases uniform within √(6/(inputs + outputs))."""
     params = []
     for n, m in itertools.pairwise(sizes):
         weight_key, bias_key, key = jax.random.split(key, 3)
         bound = (6 / (n + m)) ** 0.5
-        weight = jax.random.uniform(weight_key, (n, m), minval=-bound, maxval=bound)
-        params.append((weight, jax.random.uniform(bias_key, (m,), minval=-bound, maxval=bound)))
+        weight = jax.random.uniform(weight_key, (n, m), dtype, -bound, bound)
+        params.append((weight, jax.random.uniform(bias_key, (m,), dtype, -bound, bound)))
     return params
 
 

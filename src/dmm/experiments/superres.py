@@ -240,7 +240,8 @@ def operations(model: dmm.Model) -> float:
     image = jax.ShapeDtypeStruct(model.process.data.shape, jnp.float32)
 
     def call(image, given):
-        return model.network(image, jnp.ones(()), model.observed(given).read)
+        observed = model.observed(given)
+        return model.network(image, jnp.ones(()), observed and observed.read)
 
     return float(flops(call, image, model.given_like))
 

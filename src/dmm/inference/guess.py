@@ -12,7 +12,7 @@ from ..parameterisations import Guessed
 
 HELD_OUT = 0.1  # of the pairs, to choose the ridge by
 RIDGES = (*10.0 ** np.arange(-6, 1), np.inf)  # over the mean square of the regressors
-MOST = 1_000  # regressors
+LEAST, MOST = 50, 1_000  # pairs to regress, and regressors
 NARROWEST = 1e-4
 
 
@@ -20,20 +20,28 @@ def linear_guess(key: Key, points: Point, observed: Given) -> Guessed:
     """The linear guess that explains stacked pairs of points and encoded observations best.
 
     `points` are in the process's units. Ridge regression, in double precision, the ridge chosen by
-    held-out pairs: with an infinite one, or more than 1000 regressors, the guess is the prior's own
-    normal law. The basis is that in which the errors are uncorrelated.
+    held-out pairs, whose errors no width is less than: with an infinite one, of fewer than 50 pairs
+    or more than 1000 regressors, the guess is the prior's own normal law. The basis is that in
+    which the errors are uncorrelated.
     """
+    count = len(jax.tree.leaves(points)[0])
+    if count == 0:
+        raise ValueError("points: are empty; pass pairs to regress")
     y, x = (np.asarray(jax.vmap(flatten)(stack), np.float64) for stack in (points, observed))
     order = np.asarray(jax.random.permutation(key, len(y)))
-    held, kept = np.split(order, [max(1, round(HELD_OUT * len(y)))]) if len(y) > 1 else [order] * 2
+    enough = count >= LEAST
+    held, kept = np.split(order, [round(HELD_OUT * count)]) if enough else (order, order)
     mean_x, mean_y = x[kept].mean(0), y[kept].mean(0)
     x, y = x - mean_x, y - mean_y
     slope, freedom = np.zeros((x.shape[1], y.shape[1])), 0.0
-    if x.shape[1] <= MOST:
+    if enough and x.shape[1] <= MOST:
         slope, freedom = _ridge(x[kept], y[kept], x[held], y[held])
     left = y[kept] - x[kept] @ slope
     variances, basis = np.linalg.eigh(left.T @ left / max(1.0, len(left) - freedom))
-    width = np.sqrt(np.maximum(variances, NARROWEST**2))
+    basis = basis * np.sign(basis[np.abs(basis).argmax(0), np.arange(len(basis))])
+    errors = np.mean(((y[held] - x[held] @ slope) @ basis) ** 2, 0)
+    width = np.sqrt(np.maximum(np.maximum(variances, errors), NARROWEST**2))
+    width = width if count > 1 else np.ones_like(width)
     parts: Any = slope @ basis, (mean_y - mean_x @ slope) @ basis, width, basis
     return Guessed(*(jnp.asarray(part, float) for part in parts))
 

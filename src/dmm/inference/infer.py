@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,9 +14,11 @@ import numpy as np
 from .._checks import at_least, finite, instance, numbers
 from .._types import Given, Key
 from ..model import check_key
-from ..networks import observe
+from ..networks import Observations, observe
+from ..parameterisations import default_parameterisation
 from ..parameterisations.guessed import is_isotropic
 from ..processes import Noising, default_process
+from ..spaces import Units
 from ..training import Example, Simulator, fit
 from .embeddings import by_feature, with_embedding
 from .guess import linear_guess
@@ -37,6 +38,7 @@ from .simulation import (
 from .store import Store
 
 LEAST, MOST = 2_000, 40_000  # steps of training
+GUESSED = 100_000  # pairs at most that a regression looks at
 PREVIEW = 20_000  # simulations that give the range of observations, where all are fresh
 
 
@@ -99,6 +101,10 @@ def infer(
     prior = prior if isinstance(prior, Prior) else Prior(prior)
     settings |= {"learning_rate": learning_rate, "warmup": warmup, "weight_decay": weight_decay}
     settings |= {"batch_size": batch_size, "progress": progress}
+    # What is None is left to the defaults.
+    settings = {name: value for name, value in settings.items() if value is not None}
+    instance(Units, "dmm.Identity()", units=settings.get("units"))
+    instance(Observations, "dmm.networks.observe(x)", observations=settings.get("observations"))
     settings["network"] = with_embedding(network, embedding, width, depth)
     process = settings.get("process")
     instance(Noising, "dmm.OrnsteinUhlenbeck(dmm.Euclidean(2))", process=process)
@@ -109,6 +115,9 @@ def infer(
             f"process: is of points of {process.data}, but the model works on "
             f"{prior.space}; dmm.Prior(prior, warp=False) makes that {prior.support}"
         )
+    if network is not None and "parameterisation" not in settings:
+        # Networks of the user's own expect the inputs of the process's own parameterisation.
+        settings["parameterisation"] = default_parameterisation(process)
     if rounds > 1 and (observation is None or not isinstance(simulations, int)):
         raise ValueError("rounds: several need an `observation` and a number of `simulations`")
     if rounds == 1 and observation is not None:
@@ -223,13 +232,11 @@ def _fit_fresh(
 
 
 def _with_guess(key: Key, points: Any, x: Given, settings: dict) -> dict:
-    """The settings with a guess to start from, where the process and the network can have one.
-
-    A network that is made already has inputs for another parameterisation.
-    """
-    made = isinstance(settings["network"], eqx.Module)
-    if made or settings.get("parameterisation") or not is_isotropic(settings["process"]):
+    """The settings with a guess to start from, unless the process or the user has another way."""
+    if "parameterisation" in settings or not is_isotropic(settings["process"]):
         return settings
+    every = -(-len(jax.tree.leaves(points)[0]) // GUESSED)
+    points, x = jax.tree.map(lambda leaf: leaf[::every], (points, x))
     points = jax.vmap(settings["units"].forward)(points)
     observed = jax.vmap(settings["observations"].encode)(x)
     return settings | {"parameterisation": linear_guess(key, points, observed)}
@@ -248,7 +255,7 @@ def _finite(theta: Any, x: Given) -> tuple[Any, Given]:
         raise ValueError("simulations: every x holds NaN or infinity; mend the simulator")
     warnings.warn(
         f"simulations: {count - len(rows)} of {count} hold NaN or infinity and are left out",
-        stacklevel=3,
+        stacklevel=4,
     )
     return jax.tree.map(lambda leaf: leaf[rows], (theta, x))
 

@@ -133,7 +133,7 @@ class Posterior(eqx.Module):
         *,
         given: Given,
         log_likelihood: Callable[[Any, Any], Array],
-        steps: int = 100,
+        steps: int = 50,
     ) -> Weighted:
         """n draws, and weights prior × likelihood / posterior that mend the model's errors.
 

@@ -26,8 +26,9 @@ class Pooled(eqx.Module):
 
     exactly the minimiser of `denoising`, with less noise where kernels of several points overlap.
     It costs `size` densities and targets a point, and what is left of the noise is shared by all:
-    take much more than a few. For fresh independent points: a model without observations, each
-    example noised once.
+    take much more than a few. It needs the batch as a mapped axis, named "batch", as in `fit`; with
+    `accumulate` it is a part of one. For fresh independent points: a model without observations,
+    each example noised once.
     """
 
     size: int = eqx.field(static=True, default=1024)

@@ -39,7 +39,8 @@ class _Around(Parameterisation):
 
         s = −(x − mc)/r² + mw/(√v r) · output,
 
-    which is `Preconditioned` for c = 0 and w = 1. The inputs are x and (x − mc)/r.
+    which is `Preconditioned` for c = 0 and w = 1. The inputs are x/√(m² + v), as there, and
+    (x − mc)/r.
     """
 
     centre: Float[Array, " d"]
@@ -48,7 +49,8 @@ class _Around(Parameterisation):
 
     def inputs(self, process, x, tau):
         flat, _ = ravel_pytree(x)
-        return jnp.concatenate([flat, self._seen(process, flat, tau)[0]])
+        m, v = _kernel(process, tau)
+        return jnp.concatenate([flat / jnp.sqrt(m**2 + v), self._seen(process, flat, tau)[0]])
 
     def outputs(self, process, x):
         return jnp.zeros_like(ravel_pytree(x)[0])

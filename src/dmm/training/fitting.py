@@ -148,6 +148,11 @@ def fit(
     in_arrays = isinstance(source, Arrays)
     _check_settings(settings, drop_given, preview.given, in_arrays and validation > 0)
     _check_batch(settings, layout, source, preview)
+    if isinstance(parameterisation, Conditioned) and preview.given is None:
+        raise ValueError(
+            f"parameterisation: {type(parameterisation).__name__} looks at observations; pass "
+            "given=..., or another"
+        )
     if isinstance(objective, Pooled) and (noisings > 1 or preview.given is not None):
         raise ValueError(
             "objective: Pooled averages over independent points without observations, each noised "
