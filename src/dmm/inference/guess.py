@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Given, Key, Point
-from ..networks.flat import flatten
 from ..parameterisations import Guessed
 
 HELD_OUT = 0.1  # of the pairs, to choose the ridge by
@@ -27,7 +26,7 @@ def linear_guess(key: Key, points: Point, observed: Given) -> Guessed:
     count = len(jax.tree.leaves(points)[0])
     if count == 0:
         raise ValueError("points: are empty; pass pairs to regress")
-    y, x = (np.asarray(jax.vmap(flatten)(stack), np.float64) for stack in (points, observed))
+    y, x = _matrix(points), _matrix(observed)
     order = np.asarray(jax.random.permutation(key, len(y)))
     enough = count >= LEAST
     held, kept = np.split(order, [round(HELD_OUT * count)]) if enough else (order, order)
@@ -44,6 +43,12 @@ def linear_guess(key: Key, points: Point, observed: Given) -> Guessed:
     width = width if count > 1 else np.ones_like(width)
     parts: Any = slope @ basis, (mean_y - mean_x @ slope) @ basis, width, basis
     return Guessed(*(jnp.asarray(part, float) for part in parts))
+
+
+def _matrix(stacked: Any) -> np.ndarray:
+    """A row a point, in double precision."""
+    leaves = jax.tree.leaves(stacked)
+    return np.concatenate([np.asarray(a, np.float64).reshape(len(a), -1) for a in leaves], 1)
 
 
 def _ridge(

@@ -237,8 +237,8 @@ def _with_guess(key: Key, points: Any, x: Given, settings: dict) -> dict:
         return settings
     every = -(-len(jax.tree.leaves(points)[0]) // GUESSED)
     points, x = jax.tree.map(lambda leaf: leaf[::every], (points, x))
-    points = jax.vmap(settings["units"].forward)(points)
-    observed = jax.vmap(settings["observations"].encode)(x)
+    points = jax.jit(jax.vmap(settings["units"].forward))(points)
+    observed = jax.jit(jax.vmap(settings["observations"].encode))(x)
     return settings | {"parameterisation": linear_guess(key, points, observed)}
 
 
